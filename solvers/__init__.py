@@ -1,0 +1,1 @@
+"""Integers in, integers out: the placement problem, its checker, and three solvers that obey it."""

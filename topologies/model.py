@@ -1,0 +1,136 @@
+"""
+The machine as data.
+
+A `Topology` is what a source *states*, nothing more: link codes stand as printed, what is absent is `None`,
+what was repaired is in `warnings`. Everything derived from it (capacities, islands, domains) lives in
+`topologies.graph` and `topologies.domains`.
+
+When to modify: a new *fact* that some source can state gets a field here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Self
+
+from topologies.errors import TopologyError
+
+Pair = tuple[int, int]
+"""Two GPU indices, the smaller first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """
+    One GPU, as a source states it.
+
+    Parameters
+    ----------
+    index
+        Position in PCI order over all hosts, from 0.
+    host
+        Host name; None on a machine of one host.
+    name
+        Product name as NVML prints it (``NVIDIA A100-SXM4-80GB``); None if no source says.
+    uuid, pci_bus_id
+        Identity; None if no source says.
+    memory_mib
+        Total memory as NVML counts it, MiB.
+    memory_used_mib
+        Memory held by running processes, MiB.
+    cpu_affinity, numa, gpu_numa_id
+        As printed: ``"0-31,64-95"``, ``"0"``, ``"N/A"``; None when blank, cut or not printed.
+    """
+
+    index: int
+    host: str | None = None
+    name: str | None = None
+    uuid: str | None = None
+    pci_bus_id: str | None = None
+    memory_mib: int | None = None
+    memory_used_mib: int | None = None
+    cpu_affinity: str | None = None
+    numa: str | None = None
+    gpu_numa_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.index < 0:
+            raise TopologyError(f"GPU index {self.index} is negative")
+        if self.memory_mib is not None and self.memory_mib <= 0:
+            raise TopologyError(f"GPU {self.index} has {self.memory_mib} MiB of memory")
+        if self.memory_used_mib is not None and self.memory_used_mib < 0:
+            raise TopologyError(f"GPU {self.index} has {self.memory_used_mib} MiB of memory in use")
+
+    def replace(self, **changes: object) -> Self:
+        """Return a copy with *changes*."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """
+    A machine of one or several hosts.
+
+    Parameters
+    ----------
+    gpus
+        In the order of `Gpu.index`, which runs 0 … n-1 without gaps.
+    links
+        Code of every pair i < j that the source states, as printed (``NV12``, ``SYS``); a pair that is absent is *unknown*.
+    nics
+        NIC column to device name; None when the text does not name the device.
+    gpu_nic
+        GPU index to {NIC column: code}; GPUs of which nothing is known are absent.
+    format
+        Which source it was (``topo-m``, ``query-csv``, ``yaml`` …).
+    warnings
+        What was repaired, cut, contradictory or not understood: one sentence each.
+    columns
+        The optional columns that the text had: among ``cpu_affinity``, ``numa``, ``gpu_numa_id``, ``links``.
+    """
+
+    gpus: tuple[Gpu, ...]
+    links: Mapping[Pair, str] = field(default_factory=dict)
+    nics: Mapping[str, str | None] = field(default_factory=dict)
+    gpu_nic: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    format: str = "topo-m"
+    warnings: tuple[str, ...] = ()
+    columns: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.gpus:
+            raise TopologyError("a machine needs at least one GPU, this one has none")
+        for position, gpu in enumerate(self.gpus):
+            if gpu.index != position:
+                raise TopologyError(f"GPU indices must run 0, 1, 2 …; position {position} holds GPU {gpu.index}")
+        for i, j in self.links:
+            if not 0 <= i < j < len(self.gpus):
+                raise TopologyError(f"link {i}-{j} names GPUs that a machine of {len(self.gpus)} GPUs does not have")
+        for index, nics in self.gpu_nic.items():
+            if not 0 <= index < len(self.gpus):
+                raise TopologyError(f"NIC row of GPU {index}, which a machine of {len(self.gpus)} GPUs does not have")
+            for nic in nics:
+                if nic not in self.nics:
+                    raise TopologyError(f"GPU {index} names the NIC {nic!r}, which no column declares")
+
+    @property
+    def links_complete(self) -> bool:
+        """Whether the code of every pair is known."""
+        n = len(self.gpus)
+        return len(self.links) == n * (n - 1) // 2
+
+    @property
+    def hosts(self) -> tuple[str | None, ...]:
+        """Host names in order of first appearance; ``(None,)`` for a lone unnamed host."""
+        return tuple(dict.fromkeys(gpu.host for gpu in self.gpus))
+
+    def link(self, i: int, j: int) -> str | None:
+        """Return the code between GPUs *i* and *j*, or None when unknown."""
+        return self.links.get((i, j) if i < j else (j, i))
+
+    def replace(self, **changes: object) -> Self:
+        """Return a copy with *changes*."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
