@@ -1,8 +1,8 @@
 """
 Which stages an algorithm runs, in which order, and which role works in each.
 
-The order is verl's and HybridFlow's: generate; then what the advantage needs (reward, old log-probabilities, reference
-log-probabilities, values); then the updates; then the new weights reach the engine that generates.
+The order is verl's and HybridFlow's: generate; then what the advantage needs (reward, old log-probabilities,
+reference log-probabilities, values); then the updates; then the new weights reach the engine that generates.
 
 When to modify: a new algorithm or a new schedule.
 """
@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
-from placement.workload import RoleName, Schedule, Workload
+from placement.workload import Algorithm, RoleName, Schedule, Workload
 
 
 class Work(StrEnum):
@@ -41,8 +42,55 @@ def dataflow(workload: Workload) -> tuple[StagePlan, ...]:
     """
     Return the stages of one step of *workload* in order; roles that are functions or absent do no work.
 
-    ``full``: HybridFlow's three stages (generate, prepare, update) and the weight sync; inside a stage disjoint pools overlap.
-    ``none``: as stock verl, each piece of work is a stage of its own.
-    ``async``: generation is lane 0, prepare and update are lane 1, the weight sync follows both.
+    ``full``: HybridFlow's three stages (generate, prepare, update) and the weight sync; inside a stage
+    disjoint pools overlap. ``none``: as stock verl, each piece of work is a stage of its own. ``async``:
+    generation is lane 0, prepare and update are lane 1, the weight sync follows both.
     """
-    raise NotImplementedError
+    prepare = _present(
+        workload,
+        (RoleName.REWARD, Work.REWARD),
+        (RoleName.ACTOR, Work.OLD_LOG_PROBS),
+        (RoleName.REF, Work.REF_LOG_PROBS),
+        (RoleName.CRITIC, Work.VALUES),
+    )
+    update = _present(workload, (RoleName.CRITIC, Work.UPDATE_CRITIC), (RoleName.ACTOR, Work.UPDATE_ACTOR))
+    generator = RoleName.ACTOR if workload.is_hybrid else RoleName.ROLLOUT
+    generate = ((generator, Work.GENERATE),)
+    sync = _present(workload, (RoleName.ACTOR, Work.SYNC_WEIGHTS), (RoleName.ROLLOUT, Work.SYNC_WEIGHTS))
+    match workload.schedule:
+        case Schedule.FULL:
+            return (
+                StagePlan("generate", generate),
+                StagePlan("prepare", prepare),
+                StagePlan("update", update),
+                StagePlan("sync_weights", sync),
+            )
+        case Schedule.NONE:
+            # The two ends of a weight transfer are one piece of work.
+            alone = tuple(StagePlan(piece[1].value, (piece,)) for piece in (*prepare, *update))
+            return (StagePlan("generate", generate), *alone, StagePlan("sync_weights", sync))
+        case Schedule.ASYNC:
+            return (
+                StagePlan("generate", generate, lane=0),
+                StagePlan("prepare", prepare, lane=1),
+                StagePlan("update", update, lane=1),
+                StagePlan("sync_weights", sync),
+            )
+    assert_never(workload.schedule)
+
+
+def _present(workload: Workload, *work: tuple[RoleName, Work]) -> tuple[tuple[RoleName, Work], ...]:
+    """Keep the work of roles that the job has and that run on GPUs."""
+    placed = {role.name for role in workload.placed}
+    return tuple(piece for piece in work if piece[0] in placed)
+
+
+def generated_sequences(workload: Workload) -> int:
+    """
+    Return how many sequences a step generates.
+
+    ReMax subtracts the reward of one greedy answer per prompt, which is generated beside the samples (Li et
+    al. 2024, arXiv:2310.10505); it is not trained on.
+    """
+    greedy = 1 if workload.algorithm is Algorithm.REMAX else 0
+    return workload.batch.prompts * (workload.batch.samples_per_prompt + greedy)

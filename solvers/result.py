@@ -107,4 +107,8 @@ class Result:
         return next((p for p in self.proofs if p.term is Term.STEP), None)
 
 
+class SolverDisagrees(RuntimeError):
+    """A solver and the checker do not agree: a bug of ours, never the user's fault."""
+
+
 Solve = Callable[[Problem, Options], Result]

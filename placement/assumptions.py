@@ -1,0 +1,48 @@
+"""
+What a plan rests on, in sentences: printed with it, kept in the map.
+
+When to modify: the cost model or the lowering takes something for granted that a user could dispute.
+"""
+
+from __future__ import annotations
+
+from placement.dataflow import Work
+from placement.instance import Instance
+from placement.menu import Menu
+from placement.workload import Schedule
+from solvers.result import Result
+
+
+def assumptions(instance: Instance, menu: Menu, result: Result) -> tuple[str, ...]:
+    """Return the assumptions behind the predictions and the proof of *result*."""
+    said = [
+        "times and memory are predictions from published constants (docs/model.md), not measurements of this machine",
+        _schedule(instance),
+    ]
+    if not menu.is_complete:
+        said.append("too many groups to look at all of them: the plan is the best of those that were")
+    machine = instance.machine
+    cut = len(machine.topology.gpus) * (len(machine.topology.gpus) - 1) // 2 - len(machine.topology.links)
+    if cut:
+        said.append(f"{cut} GPU pair{'s' if cut > 1 else ''} with an unknown link: taken as host-staged, joined to no island")
+    unverified = sorted({machine.cards[g].name for g in machine.usable if not machine.cards[g].verified})
+    if unverified:
+        said.append(f"memory of {', '.join(unverified)} is from data sheets, not seen in a driver's output")
+    if any(work is Work.SYNC_WEIGHTS for _, work, _ in menu.operations) and not instance.workload.is_hybrid:
+        said.append("new weights reach the rollout GPUs over the best link between the two groups, then along its ring")
+    for gpu, why in machine.unusable.items():
+        said.append(f"GPU {gpu} is left out: {why}")
+    return tuple(said)
+
+
+def _schedule(instance: Instance) -> str:
+    match instance.workload.schedule:
+        case Schedule.FULL:
+            return (
+                "schedule full (no target named): inside a stage, roles on disjoint GPUs work at the same time, and do not "
+                "slow each other down on shared uplinks"
+            )
+        case Schedule.NONE:
+            return "schedule none: every piece of work waits for the one before it, also on disjoint GPUs"
+        case Schedule.ASYNC:
+            return "schedule async: generation overlaps preparation and updates, which lag by one step"

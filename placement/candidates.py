@@ -1,0 +1,277 @@
+"""
+Which groups of GPUs a role may take, in which rank order, and what each group offers.
+
+A candidate is a *set* of GPUs with a *rank order*. Sets come from rule ``contiguity`` (b) and rule ``same_card``; orders from
+rule ``contiguity`` (a): a TP block is a run of consecutive ranks whose ids ascend, blocks follow their smallest id. Different
+cuts into blocks can favour different TP sizes, so every cut that no other cut beats in all of them is a candidate of its own:
+the choice is the solver's.
+
+When to modify: a rule about *which GPUs may form a group* changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.hardware import Hardware
+from placement.machine import Machine
+from placement.rules import Rules
+from topologies import bandwidth
+from topologies.domains import Level
+
+GB = 1e9
+MAX_USABLE_GPUS = 16
+"""All sets of the usable GPUs are looked at: 65,535 at sixteen."""
+
+MAX_SETS = 3000
+"""Beyond it a model would be too large to prove; what is left out is said (`Candidates.is_complete`)."""
+
+MAX_CUTS = 1000
+"""Cuts of one set into TP blocks that are compared before the search settles for the best of them."""
+
+SAME_CARD_TOLERANCE = 0.05
+"""Rule ``same_card``: capacities within 5 %."""
+
+Blocks = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A group in rank order, and what it offers."""
+
+    gpus: tuple[int, ...]
+    hardware: Hardware
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """
+    All candidates of a machine, by ascending GPU ids, then rank order.
+
+    ``is_complete`` is False when some were left out because there were too many: an optimum over the rest is no proof.
+    """
+
+    groups: tuple[Candidate, ...]
+    is_complete: bool
+
+
+def candidates(
+    machine: Machine,
+    rules: Rules,
+    *,
+    sizes: Iterable[int],
+    tp_sizes: Iterable[int],
+    only: Sequence[tuple[int, ...]] | None = None,
+) -> Candidates:
+    """
+    Return the groups of *machine* that the rules allow.
+
+    Parameters
+    ----------
+    sizes
+        Group sizes that some role can take.
+    tp_sizes
+        TP sizes in some role's menu.
+    only
+        These sets and no others, whatever the rules say of their shape.
+    """
+    chosen = _sets(machine, rules, frozenset(sizes)) if only is None else sorted(only)
+    complete = len(chosen) <= MAX_SETS
+    tps = tuple(sorted({tp for tp in tp_sizes if tp > 1}))
+    cutter = _Cutter(machine, tps, contiguity=rules.contiguity)
+    found: list[Candidate] = []
+    for gpus in chosen[:MAX_SETS]:
+        offers, exhaustive = cutter.orders(gpus)
+        complete = complete and exhaustive
+        base = _base_hardware(machine, gpus)
+        found += [Candidate(order, _with_blocks(base, offer)) for order, offer in offers]
+    return Candidates(tuple(sorted(found, key=lambda c: (sorted(c.gpus), c.gpus))), complete)
+
+
+# ── which sets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def card_classes(machine: Machine) -> tuple[tuple[int, ...], ...]:
+    """Return the usable GPUs by class: the same chip, capacities within `SAME_CARD_TOLERANCE` of the class's smallest."""
+    classes: list[list[int]] = []
+    for gpu in sorted(machine.usable, key=lambda g: (machine.cards[g].chip, machine.capacity_mib[g], g)):
+        first = classes[-1][0] if classes else None
+        if (
+            first is not None
+            and machine.cards[first].chip == machine.cards[gpu].chip
+            and machine.capacity_mib[gpu] <= machine.capacity_mib[first] * (1 + SAME_CARD_TOLERANCE)
+        ):
+            classes[-1].append(gpu)
+        else:
+            classes.append([gpu])
+    return tuple(sorted(tuple(sorted(c)) for c in classes))
+
+
+def _sets(machine: Machine, rules: Rules, sizes: frozenset[int]) -> list[tuple[int, ...]]:
+    """Return the sets that ``contiguity`` (b) and ``same_card`` allow, by size, then ids."""
+    classes = card_classes(machine) if rules.same_card else (machine.usable,)
+    allowed: list[tuple[int, ...]] = []
+    for members in classes:
+        for size in sorted(sizes):
+            if size > len(members):
+                continue
+            sets: Iterable[tuple[int, ...]] = itertools.combinations(members, size)
+            if rules.contiguity:
+                sets = _fewest_domains(sets, machine)
+            allowed += sets
+    return sorted(allowed, key=lambda s: (len(s), s))
+
+
+def _fewest_domains(sets: Iterable[tuple[int, ...]], machine: Machine) -> Sequence[tuple[int, ...]]:
+    """
+    Keep the sets that touch no more domains than their size forces, level by level.
+
+    All sets have the same size. What a size forces at a level is the least that any set reaches which was kept at the levels
+    before: a bridged pair over two switches stays one candidate, although two GPUs of one switch would touch fewer switches.
+    """
+    kept = [(sum(1 << g for g in gpus), gpus) for gpus in sets]
+    for _, partition in machine.levels:
+        masks = [sum(1 << g for g in domain) for domain in partition]
+        touched = [sum(1 for mask in masks if mask & bits) for bits, _ in kept]
+        fewest = min(touched)
+        kept = [entry for entry, count in zip(kept, touched, strict=True) if count == fewest]
+    return [gpus for _, gpus in kept]
+
+
+# ── which rank orders ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+Offer = Mapping[int, tuple[float, bool]]
+"""Per TP size: GB/s of the slowest block when all run at once, and whether it is NVLink only."""
+
+
+class _Cutter:
+    """Cuts sets into TP blocks; remembers which blocks are allowed and how fast each is alone."""
+
+    def __init__(self, machine: Machine, tps: Sequence[int], *, contiguity: bool) -> None:
+        self.machine = machine
+        self.tps = tps
+        self.contiguity = contiguity
+        self._alone: dict[tuple[int, ...], float | None] = {}
+        self._closest = {tp: self._closest_domains(tp) for tp in tps}
+
+    def orders(self, gpus: tuple[int, ...]) -> tuple[list[tuple[tuple[int, ...], Offer]], bool]:
+        """Return the rank orders of *gpus* that no other beats in every TP size (ascending ids always among them)."""
+        tps = [tp for tp in self.tps if len(gpus) % tp == 0]
+        plain = self._offer(gpus, tps)
+        if all(self._cannot_be_beaten(gpus, tp, plain.get(tp)) for tp in tps):
+            return [(gpus, plain)], True
+        offers = {gpus: plain}
+        exhaustive = True
+        for tp in tps:
+            cuts = list(itertools.islice(self._cuts(gpus, tp), MAX_CUTS + 1))
+            exhaustive = exhaustive and len(cuts) <= MAX_CUTS
+            for cut in cuts[:MAX_CUTS]:
+                order = tuple(itertools.chain.from_iterable(cut))
+                if order not in offers:
+                    offers[order] = self._offer(order, tps)
+        return _unbeaten(gpus, offers), exhaustive
+
+    def _offer(self, order: tuple[int, ...], tps: Iterable[int]) -> Offer:
+        offer = {}
+        for tp in tps:
+            blocks = tuple(order[k : k + tp] for k in range(0, len(order), tp))
+            if all(self._speed_alone(block) is not None for block in blocks):
+                together = bandwidth.blocks(self.machine.graph, blocks)
+                offer[tp] = (together.gb_per_s, together.nvlink)
+        return offer
+
+    def _cannot_be_beaten(self, gpus: tuple[int, ...], tp: int, offered: tuple[float, bool] | None) -> bool:
+        """Whether the offer meets an upper bound: no cut is faster than the slowest GPU's fastest block alone."""
+        best: dict[int, float] = {}
+        for block in itertools.combinations(gpus, tp):
+            speed = self._speed_alone(block)
+            if speed is not None:
+                for gpu in block:
+                    best[gpu] = max(best.get(gpu, 0.0), speed)
+        if len(best) < len(gpus):
+            return True     # some GPU is in no allowed block: no cut exists
+        return offered is not None and offered[0] >= min(best.values())
+
+    def _cuts(self, gpus: tuple[int, ...], tp: int) -> Iterator[Blocks]:
+        """Yield the cuts of *gpus* into allowed blocks; ids ascend in a block, blocks follow their smallest id."""
+        if not gpus:
+            yield ()
+            return
+        first, rest = gpus[0], gpus[1:]
+        for others in itertools.combinations(rest, tp - 1):
+            block = (first, *others)
+            if self._speed_alone(block) is not None:
+                left = tuple(g for g in rest if g not in others)
+                for cut in self._cuts(left, tp):
+                    yield (block, *cut)
+
+    def _speed_alone(self, block: tuple[int, ...]) -> float | None:
+        """Return the ring of *block* when nothing else runs, GB/s; None when it is not allowed as a TP block."""
+        if block not in self._alone:
+            allowed = list(block) == sorted(block) and (not self.contiguity or self._is_contiguous(block))
+            self._alone[block] = bandwidth.ring(self.machine.graph, block).gb_per_s if allowed else None
+        return self._alone[block]
+
+    def _is_contiguous(self, block: tuple[int, ...]) -> bool:
+        """Rule ``contiguity`` (a)."""
+        if self.machine.is_nvlinked:
+            return all(self.machine.has_nvlink(a, b) for a, b in itertools.combinations(block, 2))
+        return any(set(block) <= domain for domain in self._closest[len(block)])
+
+    def _closest_domains(self, tp: int) -> list[frozenset[int]]:
+        """Return the domains of the closest PCIe level that can hold a block of *tp* GPUs."""
+        for level, partition in self.machine.levels:
+            holding = [frozenset(domain) for domain in partition if len(domain) >= tp]
+            if level is not Level.ISLAND and holding:
+                return holding
+        return []
+
+
+def _unbeaten(plain: tuple[int, ...], offers: Mapping[tuple[int, ...], Offer]) -> list[tuple[tuple[int, ...], Offer]]:
+    """Drop orders whose offer another order matches or beats in every TP size; among equals the smallest ids stay."""
+    kept: list[tuple[tuple[int, ...], Offer]] = []
+    for order, offer in sorted(offers.items(), key=lambda item: (-sum(v for v, _ in item[1].values()), item[0])):
+        if not any(_covers(other, offer) for _, other in kept):
+            kept.append((order, offer))
+    if all(order != plain for order, _ in kept):
+        kept.append((plain, offers[plain]))
+    return sorted(kept, key=lambda item: item[0])
+
+
+def _covers(a: Offer, b: Offer) -> bool:
+    return all(tp in a and a[tp] >= offered for tp, offered in b.items())
+
+
+# ── what a group offers ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _base_hardware(machine: Machine, gpus: tuple[int, ...]) -> Hardware:
+    cards = [machine.cards[g] for g in gpus]
+    ring = bandwidth.ring(machine.graph, gpus) if len(gpus) > 1 else None
+    return Hardware(
+        gpus=len(gpus),
+        flops=min(card.dense_16bit_tflops for card in cards) * 1e12,
+        memory_bytes_per_s=min(card.memory_gb_per_s for card in cards) * GB,
+        total_mib=min(machine.capacity_mib[g] for g in gpus),
+        compute_capability=min(card.compute_capability for card in cards),
+        ring_bytes_per_s=ring.gb_per_s * GB if ring else 0.0,
+        ring_nvlink=ring.nvlink if ring else False,
+        host_bytes_per_s=bandwidth.host_gb_per_s(machine.graph, gpus) * GB,
+    )
+
+
+def _with_blocks(base: Hardware, offer: Offer) -> Hardware:
+    return Hardware(
+        gpus=base.gpus,
+        flops=base.flops,
+        memory_bytes_per_s=base.memory_bytes_per_s,
+        total_mib=base.total_mib,
+        compute_capability=base.compute_capability,
+        ring_bytes_per_s=base.ring_bytes_per_s,
+        ring_nvlink=base.ring_nvlink,
+        block_bytes_per_s=tuple((tp, gb_per_s * GB) for tp, (gb_per_s, _) in sorted(offer.items())),
+        block_nvlink=tuple((tp, nvlink) for tp, (_, nvlink) in sorted(offer.items())),
+        host_bytes_per_s=base.host_bytes_per_s,
+    )

@@ -1,0 +1,109 @@
+"""
+What is shipped, by name: workloads (``data/workloads/*.yaml``) and models; and where a workload comes from.
+
+Adding a workload is adding one file; its first comment line is its summary.
+
+When to modify: another kind of thing is shipped, or a workload can come from somewhere else.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement.errors import InputError
+
+if TYPE_CHECKING:
+    from placement.models import Model
+    from placement.workload import Workload
+
+MAX_BYTES = 1 << 22
+"""No workload is larger: nothing bigger is read into memory."""
+
+_WORKLOADS = Path(__file__).parent / "data" / "workloads"
+
+
+@functools.cache
+def workload_names() -> tuple[str, ...]:
+    """Return the names of the shipped workloads: by algorithm, then from small to large."""
+    return tuple(sorted((file.stem for file in _WORKLOADS.glob("*.yaml")), key=_natural))
+
+
+def workload_text(name: str) -> str:
+    """Return the text of a shipped workload."""
+    return (_WORKLOADS / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def workload_summary(name: str) -> str:
+    """Return what a shipped workload is, in one line: its first comment."""
+    return workload_text(name).partition("\n")[0].removeprefix("#").strip()
+
+
+def load_workload(source: str) -> Workload:
+    """
+    Return the workload that the user means.
+
+    Parameters
+    ----------
+    source
+        A file, ``-`` for standard input, or the name of a shipped workload (``ppo-7b``). A shipped name wins
+        over a file of the same name without an ending: write ``./ppo-7b`` for the file.
+
+    Raises
+    ------
+    InputError
+        If there is no such workload, or it is wrong.
+    """
+    from placement import workload_file
+
+    if source in workload_names():
+        return workload_file.load(workload_text(source), name=f"{source}.yaml")
+    if source == "-":
+        return workload_file.load(_decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), name="<stdin>")
+    try:
+        path = Path(source).expanduser()
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, RuntimeError):  # RuntimeError: the home of nobody
+        close = difflib.get_close_matches(source, workload_names(), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        shipped = ", ".join(workload_names())
+        raise InputError(
+            f"there is no workload file {source!r}, and none such is shipped{hint} (shipped: {shipped})"
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot read the workload: {error.strerror or error}", where=source) from None
+    return workload_file.load(_decode(raw, source), name=source, folder=path.parent)
+
+
+def models() -> tuple[Model, ...]:
+    """Return the shipped models."""
+    from placement.models import catalogue
+
+    return tuple(catalogue().values())
+
+
+def _decode(raw: bytes, name: str) -> str:
+    if len(raw) > MAX_BYTES:
+        raise InputError(f"larger than {MAX_BYTES >> 20} MiB: this is no workload", where=name)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("this is no text (UTF-8): a workload is a YAML file", where=name) from None
+
+
+def _natural(name: str) -> tuple[str | float, ...]:
+    """Return a key that sorts ``ppo-7b`` before ``ppo-13b``."""
+    return tuple(_pieces(name))
+
+
+def _pieces(name: str) -> Iterator[str | float]:
+    algorithm, _, size = name.rpartition("-")
+    yield algorithm
+    number = size.removesuffix("b")
+    yield float(number) if number.replace(".", "", 1).isdigit() else float("inf")
+    yield size

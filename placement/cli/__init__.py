@@ -1,0 +1,64 @@
+"""
+The command line. Each command is a module of its own and imports what it needs when it runs.
+
+When to modify: a command is added (one line here, one module beside).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+EXIT_NO = 1
+EXIT_INPUT = 2
+EXIT_TIME = 3
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
+
+
+def main() -> NoReturn:
+    """Run the command line; end with one of the documented exit codes, without a traceback for what a user can cause."""
+    sys.exit(run())
+
+
+def run() -> int:
+    """Run the command line and return its exit code."""
+    from placement.cli.app import app
+    from placement.errors import PlacementError, SolverBug
+    from topologies.errors import TopologyError
+
+    try:
+        code = app(standalone_mode=False)
+    except KeyboardInterrupt:
+        return _say("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read us has gone. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except SolverBug as error:
+        return _say(f"internal error: {error}", EXIT_BUG)
+    except (PlacementError, TopologyError) as error:
+        return _say(f"error: {error}", EXIT_INPUT)
+    except Exception as error:
+        return _usage(error)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> int:
+    """Report what click says about the command line; anything else is our bug and stays loud."""
+    show = getattr(error, "show", None)
+    exit_code = getattr(error, "exit_code", None)
+    if type(error).__name__ == "Abort":
+        return _say("interrupted", EXIT_INTERRUPTED)
+    if show is None or exit_code is None:
+        raise error
+    show()
+    return int(exit_code)
+
+
+def _say(text: str, code: int) -> int:
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)  # noqa: T201 - the one place that reports errors
+    return code

@@ -1,0 +1,82 @@
+"""
+`placement catalog`: what is shipped.
+
+When to modify: a new kind of shipped thing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from placement.cli.table import console, new_table
+from placement.output import write_stdout
+
+Row = dict[str, object]
+
+
+def run(kind: str | None, *, as_json: bool) -> int:
+    """List one kind, or all; return the exit code."""
+    listings: dict[str, Callable[[], list[Row]]] = {
+        "gpus": _gpus,
+        "models": _models,
+        "machines": _machines,
+        "workloads": _workloads,
+        "rules": _rules,
+    }
+    chosen = {name: rows() for name, rows in listings.items() if kind in (None, name)}
+    if as_json:
+        write_stdout(json.dumps(chosen if kind is None else chosen[kind], indent=2, ensure_ascii=False) + "\n")
+        return 0
+    out = console(to_stderr=False)
+    for name, rows in chosen.items():
+        if kind is None:
+            out.print(name)
+        table = new_table(*((column, "left") for column in rows[0]))
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        out.print(table)
+    return 0
+
+
+def _gpus() -> list[Row]:
+    from topologies.cards import cards
+
+    return [
+        {
+            "name": card.slug,
+            "driver's name": card.name,
+            "memory MiB": card.total_mib,
+            "GB/s": card.memory_gb_per_s,
+            "16-bit TFLOPS": card.dense_16bit_tflops,
+            "verified": "yes" if card.verified else "data sheet",
+        }
+        for card in cards()
+    ]
+
+
+def _models() -> list[Row]:
+    from placement.catalog import models
+
+    return [
+        {"name": m.name, "parameters": f"{m.parameters:,}", "layers": m.layers, "hidden": m.hidden, "KV bytes/token": m.kv_bytes_per_token}
+        for m in models()
+    ]
+
+
+def _machines() -> list[Row]:
+    from topologies.catalog import machine_names, machine_summary
+
+    return [{"name": name, "what": machine_summary(name)} for name in machine_names()]
+
+
+def _workloads() -> list[Row]:
+    from placement.catalog import workload_names, workload_summary
+
+    return [{"name": name, "what": workload_summary(name)} for name in workload_names()]
+
+
+def _rules() -> list[Row]:
+    from placement.rules import RULES
+
+    return [{"rule": rule.name, "default": rule.default, "says": rule.says} for rule in RULES]

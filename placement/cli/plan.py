@@ -1,0 +1,149 @@
+"""
+`placement plan`: machine + job → device map.
+
+When to modify: what the command reads, writes or says.
+"""
+
+from __future__ import annotations
+
+import json
+
+
+from collections.abc import Callable
+from pathlib import Path
+
+from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME
+from placement.cli.say import Progress, note
+from placement.devicemap import SCHEMA, dump, to_document
+from placement.errors import InputError
+from placement.instance import Instance, Objective, make_instance
+from placement.output import refuse_existing, write_file, write_stdout
+from placement.planner import Outcome, SolverName, plan, seconds
+from placement.rules import PRESETS, Rules, parse_rules
+from placement.sources import machine, visible_gpus
+from placement.workload import Workload
+from solvers.result import Options, Status
+
+
+
+def run(
+    *,
+    topology: list[str],
+    workload: str,
+    cards: str | None,
+    visible: str | None,
+    rules: list[str],
+    objective: str,
+    within_percent: float,
+    time_limit_s: float,
+    solver: str,
+    workers: int,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Plan and report; return the exit code."""
+    from placement.catalog import load_workload
+
+    if output is not None:
+        refuse_existing(output, force=force)
+    if len(topology) > 1:
+        raise InputError("`plan` takes one machine; join sources of one machine with + (topo.txt+gpus.csv)")
+    found = machine(topology[0] if topology else None, cards=cards, say=note)
+    job = load_workload(workload)
+    for warning in found.topology.warnings:
+        note(f"warning: {warning}")
+    ids = visible_gpus(visible, found)
+    options = Options(time_limit_s=time_limit_s, workers=workers)
+    every = rules == ["all"]
+
+    def ask(parsed: Rules) -> Instance:
+        return make_instance(
+            found.topology,
+            job,
+            parsed,
+            visible=ids,
+            objective=Objective(objective),
+            within_percent=within_percent,
+        )
+
+    if every:
+        return _presets(job, ask, SolverName(solver), options, as_json=as_json)
+    with Progress() as progress:
+        options = Options(time_limit_s=time_limit_s, workers=workers, on_incumbent=progress.update)
+        question = ask(parse_rules(*filter(None, [job.rules, *rules])))
+        outcome = plan(question, solver=SolverName(solver), options=options)
+    return _report(question, outcome, output=output, force=force, as_json=as_json)
+
+
+def _report(question: Instance, outcome: Outcome, *, output: Path | None, force: bool, as_json: bool) -> int:
+    from placement.cli.table import print_plan
+
+    if outcome.plan is None:
+        note(outcome.verdict)
+        for line in outcome.clash:
+            note(f"  because {line}")
+        if as_json:
+            write_stdout(_json(no_plan_document(outcome)))
+        if outcome.interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_NO if outcome.status is Status.INFEASIBLE else EXIT_TIME
+    print_plan(outcome.plan, question)
+    text = _json(to_document(outcome.plan)) if as_json else dump(outcome.plan)
+    if outcome.interrupted:
+        # The user stopped us: the best plan so far is shown, but no file says that it is the answer.
+        note(dump(outcome.plan))
+        return EXIT_INTERRUPTED
+    if output is None:
+        write_stdout(text)
+    else:
+        write_file(output, text, force=force)
+        note(f"written to {output}")
+    return 0
+
+
+def no_plan_document(outcome: Outcome) -> dict[str, object]:
+    """Return what ``--json`` prints when there is no plan."""
+    return {
+        "schema": SCHEMA,
+        "verdict": outcome.verdict,
+        "device_map": None,
+        "proof": {"status": outcome.status.value},
+        "clash": list(outcome.clash),
+    }
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _presets(
+    job: Workload, ask: Callable[[Rules], Instance], solver: SolverName, options: Options, *, as_json: bool
+) -> int:
+    """``--rules all``: one line per preset; the exit code says whether any of them has a plan."""
+    from placement.cli.table import console, new_table
+
+    rows = []
+    for preset in PRESETS:
+        outcome = plan(ask(parse_rules(*filter(None, [job.rules, preset]))), solver=solver, options=options)
+        rows.append((preset, outcome))
+        if outcome.interrupted:
+            return EXIT_INTERRUPTED
+    if as_json:
+        write_stdout(_json([to_document(o.plan) if o.plan else no_plan_document(o) for _, o in rows]))
+    else:
+        table = new_table(("preset", "left"), ("step", "right"), ("GPUs", "right"), ("status", "left"), ("map", "left"))
+        for preset, outcome in rows:
+            table.add_row(preset, *_preset_row(outcome))
+        console(to_stderr=False).print(table)
+    return 0 if any(outcome.plan for _, outcome in rows) else EXIT_NO
+
+
+def _preset_row(outcome: Outcome) -> tuple[str, str, str, str]:
+    if outcome.plan is None:
+        return "–", "–", outcome.status.value, "; ".join(outcome.clash)
+    pools: dict[tuple[int, ...], list[str]] = {}
+    for role, gpus in outcome.plan.device_map.items():
+        pools.setdefault(gpus, []).append(role)
+    drawn = "  ".join(f"{'+'.join(roles)}: {','.join(map(str, gpus))}" for gpus, roles in pools.items())
+    return seconds(outcome.plan.estimate.step_us), str(len(outcome.plan.used_gpus)), outcome.status.value, drawn

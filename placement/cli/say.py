@@ -1,0 +1,50 @@
+"""
+Talk to the person at the terminal: standard error only, standard output is for results.
+
+When to modify: how progress or warnings look.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+FIRST_WORD_AFTER_S = 1.0
+
+
+def note(text: str) -> None:
+    """Write a line to standard error; silence when it is closed."""
+    if sys.stderr is not None:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
+class Progress:
+    """
+    One line that is rewritten while the solver works: incumbent, bound and gap. Only on a terminal, and only after a second:
+    most plans are done before.
+    """
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._shown = False
+        self._enabled = sys.stderr is not None and sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def update(self, value_us: int, bound_us: int) -> None:
+        """Show that a plan of *value_us* is known and none below *bound_us* exists."""
+        if not self._enabled or time.monotonic() - self._started < FIRST_WORD_AFTER_S:
+            return
+        gap = 100 * (value_us - bound_us) / value_us if value_us else 0.0
+        sys.stderr.write(f"\r\x1b[Ksolving: best {value_us / 1e6:.1f} s, bound {bound_us / 1e6:.1f} s, gap {gap:.1f} %")
+        sys.stderr.flush()
+        self._shown = True

@@ -1,0 +1,126 @@
+"""
+The plan as people read it: verdict first, then roles, memory, stages, and what ours is measured against.
+
+When to modify: how a plan looks on a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from placement.instance import Instance
+from placement.planner import seconds
+from placement.plans import Alternative, GpuMemory, Plan, RolePlan
+
+WIDTH = 100
+BAR = 24
+
+
+def console(*, to_stderr: bool = True) -> Console:
+    """Return a console of at most `WIDTH` columns; plain text unless it is a terminal."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    is_terminal = stream is not None and stream.isatty()
+    width = min(WIDTH, os.get_terminal_size(stream.fileno()).columns) if is_terminal else WIDTH
+    return Console(file=stream, width=max(width, 60), highlight=False, soft_wrap=False, no_color=not is_terminal)
+
+
+def print_plan(plan: Plan, question: Instance, out: Console | None = None) -> None:
+    """Print *plan* to standard error (or *out*)."""
+    if out is None:
+        if sys.stderr is None:
+            return
+        out = console()
+    out.print(Text(plan.verdict, style="bold"))
+    out.print(_roles(plan))
+    out.print(_memory(plan))
+    out.print(_stages(plan))
+    out.print(_against(plan))
+    out.print(f"rules: {', '.join(f'{k} {v}' for k, v in plan.rules.items())}; {_proof(plan)}")
+
+
+def new_table(*columns: tuple[str, str]) -> Table:
+    """Return an empty table of (title, justification) columns."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for name, justify in columns:
+        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    return table
+
+
+def _roles(plan: Plan) -> Table:
+    table = new_table(("role", "left"), ("GPUs in rank order", "left"), ("tp×pp×dp", "left"), ("runs as", "left"))
+    for name, gpus in plan.device_map.items():
+        role = plan.roles[name]
+        layout = f"{role.layout.tp}×{role.layout.pp}×{role.layout.dp}"
+        table.add_row(name, " ".join(map(str, gpus)), layout, _runs_as(role))
+    return table
+
+
+def _runs_as(role: RolePlan) -> str:
+    words = [role.model, role.precision]
+    if role.train:
+        words += [f"{role.engine}, {role.train.master} master", f"offload {role.train.offload}"]
+    elif not role.rollout:
+        words += [role.engine, f"offload {role.offload}"]
+    if role.rollout:
+        r = role.rollout
+        words.append(f"{r.engine} {r.replicas}×tp{r.tp} at {r.gpu_memory_utilization:.0%}")
+    return ", ".join(words)
+
+
+def _memory(plan: Plan) -> Table:
+    table = new_table(("GPU", "right"), ("memory", "left"), ("need", "right"), ("reserved", "right"), ("free", "right"), ("at worst in", "left"))
+    for row in plan.memory_mib:
+        table.add_row(
+            str(row.gpu), bar(row), _gib(row.planned), _gib(row.reserved), _gib(row.free), row.worst_phase or "not used"
+        )
+    return table
+
+
+def bar(row: GpuMemory) -> str:
+    """Return the memory of one GPU as a bar: planned █, reserved ▒, free ·."""
+    planned = round(BAR * row.planned / row.capacity)
+    reserved = max(round(BAR * row.reserved / row.capacity), 1 if row.reserved else 0)
+    free = BAR - planned - reserved
+    return "█" * (planned + min(free, 0)) + "·" * max(free, 0) + "▒" * reserved
+
+
+def _gib(mib: int) -> str:
+    return f"{mib / 1024:.1f} GiB"
+
+
+def _stages(plan: Plan) -> Table:
+    table = new_table(("stage", "left"), ("time", "right"), ("bound by", "left"), ("because of", "left"))
+    for stage in plan.estimate.stages:
+        table.add_row(stage.name, seconds(stage.us), stage.bound_by, stage.because)
+    return table
+
+
+def _against(plan: Plan) -> Text:
+    step = plan.estimate.step_us
+    return Text(
+        f"trivial plan (every role on all GPUs, in turns): {_beside(step, plan.comparison.colocated)}\n"
+        f"without rules between roles: {_beside(step, plan.comparison.free)}"
+    )
+
+
+def _beside(step: int, other: Alternative) -> str:
+    if other.step_us is None:
+        return other.note
+    ratio = other.step_us / step - 1
+    if abs(ratio) < 0.0005:
+        return f"{seconds(other.step_us)}, as long as ours"
+    return f"{seconds(other.step_us)}, {abs(ratio):.1%} {'longer' if ratio > 0 else 'shorter'} than ours"
+
+
+def _proof(plan: Plan) -> str:
+    proof = plan.proof
+    open_terms = [t.name for t in proof.objective_terms if t.value != t.bound]
+    if not open_terms:
+        return f"proven: T* {seconds(proof.objective)}, bound {seconds(proof.bound)}, gap 0 %, every term"
+    return f"T* {seconds(proof.objective)}, bound {seconds(proof.bound)}, gap {proof.gap:.1%}; open: {', '.join(open_terms)}"

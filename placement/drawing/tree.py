@@ -1,0 +1,154 @@
+"""
+The boxes in boxes of a machine: host, NUMA node, root complex, PCIe switch, GPU.
+
+When to modify: which levels of a machine are worth a box, or how a wide host is cut into rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from topologies.domains import Device, islands
+
+if TYPE_CHECKING:
+    import networkx
+
+MOST_IN_A_ROW = 8
+"""GPUs side by side: what is still readable on a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """
+    A box around GPUs and smaller boxes.
+
+    Parameters
+    ----------
+    name
+        What it stands for (``NUMA node 0``).
+    parts
+        What is in it, from left to right.
+    """
+
+    name: str
+    parts: tuple[Part, ...]
+
+    @property
+    def gpus(self) -> tuple[int, ...]:
+        """The GPUs in it, from left to right."""
+        return tuple(g for part in self.parts for g in gpus_of(part))
+
+    @property
+    def depth(self) -> int:
+        """How many boxes there are around the GPU that is deepest inside, this one counted."""
+        return 1 + max(depth_of(part) for part in self.parts)
+
+
+Part: TypeAlias = Frame | int
+
+
+def gpus_of(part: Part) -> tuple[int, ...]:
+    """Return the GPUs in *part*, from left to right."""
+    return (part,) if isinstance(part, int) else part.gpus
+
+
+def depth_of(part: Part) -> int:
+    """Return the depth of *part*; a GPU has none."""
+    return 0 if isinstance(part, int) else part.depth
+
+
+def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
+    """
+    Return one frame per host of the *graph* of a machine.
+
+    A level that tells nothing gets no box: one whose boxes hold one GPU each, and a box that is all of the
+    one around it (the name of which then says so). GPUs of an island stand side by side where the levels
+    allow it.
+    """
+    above: Mapping[Device, Device] = graph.graph["above"]
+    inside: dict[Device, dict[Device, None]] = {}
+    for index in range(len(graph.graph["topology"].gpus)):
+        node: Device = ("gpu", index)
+        while node in above:
+            inside.setdefault(above[node], {})[node] = None
+            node = above[node]
+    near = {g: island[0] for island in islands(graph) for g in island}
+    dull = _dull_levels(inside)
+
+    def order(part: Part) -> tuple[int, int]:
+        gpus = gpus_of(part)
+        return min(near[g] for g in gpus), min(gpus)
+
+    def frame(node: Device) -> Frame:
+        parts: list[Part] = []
+        for child in inside[node]:
+            if child[0] == "gpu" and isinstance(child[1], int):
+                parts.append(child[1])
+            elif child[0] in dull:
+                parts.extend(frame(child).parts)
+            else:
+                parts.append(frame(child))
+        name = _name(node, graph)
+        if len(parts) == 1 and isinstance(parts[0], Frame):
+            return Frame(_joined(name, parts[0].name), parts[0].parts)
+        return Frame(name, tuple(sorted(parts, key=order)))
+
+    return tuple(frame(node) for node in inside if node[0] == "host")
+
+
+def rows(host: Frame) -> tuple[Frame, ...]:
+    """Return *host* as rows of at most `MOST_IN_A_ROW` GPUs, as even as its boxes allow."""
+    count = len(host.gpus)
+    return tuple(_cut(host, math.ceil(count / math.ceil(count / MOST_IN_A_ROW))))
+
+
+def _dull_levels(inside: Mapping[Device, Mapping[Device, None]]) -> frozenset[str]:
+    """Return the levels of which every box holds one GPU."""
+    informative = {
+        node[0] for node in inside if len(_below(node, inside)) > 1
+    }
+    return frozenset(node[0] for node in inside) - informative - {"host"}
+
+
+def _below(node: Device, inside: Mapping[Device, Mapping[Device, None]]) -> list[Device]:
+    if node[0] == "gpu":
+        return [node]
+    return [gpu for child in inside[node] for gpu in _below(child, inside)]
+
+
+_ROOT = "root complex"
+
+
+def _name(node: Device, graph: networkx.Graph[Device]) -> str:
+    match node[0]:
+        case "switch":
+            return "PCIe switch"
+        case "root":
+            return _ROOT
+        case "numa":
+            return str(graph.nodes[node]["label"]).replace("NUMA", "NUMA node", 1).removesuffix(" ?")
+        case _:
+            return str(graph.nodes[node]["label"])
+
+
+def _joined(outer: str, inner: str) -> str:
+    """Name a box that is two levels at once: a root complex that is all of another level goes without saying."""
+    names = [name for name in (outer, *inner.split(" · ")) if name != _ROOT]
+    return " · ".join(dict.fromkeys(names)) or _ROOT
+
+
+def _cut(frame: Frame, limit: int) -> list[Frame]:
+    if len(frame.gpus) <= limit:
+        return [frame]
+    pieces: list[Part] = []
+    for part in frame.parts:
+        pieces += [part] if isinstance(part, int) else _cut(part, limit)
+    found: list[list[Part]] = [[]]
+    for piece in pieces:
+        if found[-1] and sum(len(gpus_of(p)) for p in (*found[-1], piece)) > limit:
+            found.append([])
+        found[-1].append(piece)
+    return [Frame(frame.name, tuple(parts)) for parts in found]

@@ -1,0 +1,95 @@
+"""
+A question with everything that belongs to it: machine, job, rules, and what is optimised.
+
+When to modify: the user can ask in a new way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from placement.constants import Constants, constants
+from placement.errors import InputError
+from placement.machine import Machine, resolve
+from placement.rules import Rules
+from placement.workload import Workload
+from topologies.model import Topology
+
+WITHIN_PERCENT = 2.0
+"""Predictions are not good to 2 %: inside that band other things count (DESIGN of the objective)."""
+
+
+class Objective(StrEnum):
+    """What comes first."""
+
+    STEP = "step"
+    MEMORY = "memory"
+    GPUS = "gpus"
+    BANDWIDTH = "bandwidth"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """
+    What `placement.plan` answers.
+
+    Parameters
+    ----------
+    visible
+        Physical ids left by CUDA_VISIBLE_DEVICES; None when nothing is hidden.
+    objective
+        The term that comes first.
+    within_percent
+        Width of the band around the shortest step in which the other terms count.
+    """
+
+    machine: Machine
+    workload: Workload
+    rules: Rules
+    visible: tuple[int, ...] | None
+    objective: Objective
+    within_percent: float
+    constants: Constants
+
+    def replace(self, **changes: object) -> Self:
+        """Return a copy with *changes*."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+def make_instance(
+    topology: Topology,
+    workload: Workload,
+    rules: Rules,
+    *,
+    visible: Sequence[int] | None = None,
+    objective: Objective = Objective.STEP,
+    within_percent: float = WITHIN_PERCENT,
+) -> Instance:
+    """
+    Join the parts and check what no part can check alone.
+
+    Raises
+    ------
+    InputError
+        If the machine cannot be planned on, spans several hosts, or the job places no role.
+    """
+    if len(topology.hosts) > 1:
+        raise InputError(f"the machine spans {len(topology.hosts)} hosts; this version plans a single host")
+    if not workload.placed:
+        raise InputError("no role of the workload needs a GPU: there is nothing to place")
+    if not 0 <= within_percent <= 100:
+        raise InputError(f"--within takes a percentage from 0 to 100, not {within_percent:g}")
+    machine = resolve(topology, rules, visible=visible)
+    return Instance(
+        machine=machine,
+        workload=workload,
+        rules=rules,
+        visible=tuple(sorted(set(visible))) if visible is not None else None,
+        objective=objective,
+        within_percent=within_percent,
+        constants=constants(),
+    )

@@ -1,0 +1,154 @@
+"""
+The machine as planning sees it: every GPU's card and memory known, the usable ones named, the others with the reason.
+
+When to modify: a new reason why a GPU cannot be used, or a new fact about it that planning needs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from placement.errors import InputError
+from placement.rules import Rules
+from topologies.cards import Card, card_of
+from topologies.domains import Level, domains
+from topologies.graph import machine_graph
+from topologies.model import Topology
+
+if TYPE_CHECKING:
+    import networkx
+
+QUERY = "nvidia-smi --query-gpu=index,name,memory.total,memory.used,uuid,pci.bus_id --format=csv"
+"""The command that tells what a matrix does not."""
+
+CUDA_OVERHEAD_MIB = 700
+"""NVML's total minus what torch sees, where the catalogue has no measurement: 0.4–0.9 GiB on the cards that were measured."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """
+    A machine that can be planned on.
+
+    Parameters
+    ----------
+    topology
+        What was read.
+    cards
+        The card of each GPU.
+    capacity_mib
+        Memory of each GPU as torch sees it, MiB.
+    reserved_mib
+        Of it, what no plan may use: the reserve, and what other processes hold.
+    usable
+        GPUs that a plan may use, ascending.
+    unusable
+        The others, each with the reason.
+    """
+
+    topology: Topology
+    cards: tuple[Card, ...]
+    capacity_mib: tuple[int, ...]
+    reserved_mib: tuple[int, ...]
+    usable: tuple[int, ...]
+    unusable: Mapping[int, str]
+
+    @functools.cached_property
+    def graph(self) -> networkx.Graph[tuple[str, object]]:
+        """The weighted graph."""
+        return machine_graph(self.topology)
+
+    @functools.cached_property
+    def levels(self) -> tuple[tuple[Level, tuple[tuple[int, ...], ...]], ...]:
+        """The domains of every level, closest first, restricted to usable GPUs."""
+        wanted = set(self.usable)
+        return tuple(
+            (level, tuple(kept for d in domains(self.graph, level) if (kept := tuple(g for g in d if g in wanted))))
+            for level in Level
+        )
+
+    def has_nvlink(self, a: int, b: int) -> bool:
+        """Whether GPUs *a* and *b* are joined by NVLink."""
+        code = self.topology.link(a, b)
+        return code is not None and code.startswith("NV")
+
+    @property
+    def is_nvlinked(self) -> bool:
+        """Whether any two usable GPUs are joined by NVLink."""
+        return any(self.has_nvlink(a, b) for i, a in enumerate(self.usable) for b in self.usable[i + 1 :])
+
+
+def resolve(topology: Topology, rules: Rules, *, visible: Sequence[int] | None = None) -> Machine:
+    """
+    Return *topology* as a machine to plan on.
+
+    Parameters
+    ----------
+    visible
+        Physical ids that CUDA_VISIBLE_DEVICES leaves; None when it hides nothing.
+
+    Raises
+    ------
+    InputError
+        If a GPU's card or memory is unknown, a visible id does not exist, or no GPU is left.
+    """
+    cards = tuple(_card(topology, index) for index in range(len(topology.gpus)))
+    capacity = tuple(_capacity_mib(topology, index, card) for index, card in enumerate(cards))
+    unusable = _unusable(topology, rules, visible)
+    usable = tuple(g.index for g in topology.gpus if g.index not in unusable)
+    if not usable:
+        reasons = "; ".join(f"GPU {index}: {why}" for index, why in unusable.items())
+        raise InputError(f"no GPU is left to plan on ({reasons})")
+    reserved = tuple(
+        rules.reserve.of_mib(mib) + (gpu.memory_used_mib or 0)
+        for mib, gpu in zip(capacity, topology.gpus, strict=True)
+    )
+    return Machine(topology, cards, capacity, reserved, usable, unusable)
+
+
+def _card(topology: Topology, index: int) -> Card:
+    gpu = topology.gpus[index]
+    if gpu.name is None and gpu.memory_mib is None:
+        raise InputError(
+            f"the card and memory of GPU {index} are unknown: run `{QUERY}` on the machine and join its output "
+            "(--topology topo.txt+gpus.csv), or name the cards (--gpu a100-80gb)"
+        )
+    if gpu.name is None:
+        raise InputError(
+            f"GPU {index} has {gpu.memory_mib} MiB, but no source names its card: add `name` to the query (`{QUERY}`), "
+            "or name it (--gpu a100-80gb)"
+        )
+    card = card_of(gpu)
+    if card is None:
+        raise InputError(
+            f"GPU {index} is a {gpu.name!r}, which is not in the catalogue (`placement catalog gpus`): "
+            f"name the card that is nearest to it (--gpu {index}=h100-80gb)"
+        )
+    return card
+
+
+def _capacity_mib(topology: Topology, index: int, card: Card) -> int:
+    """Return what torch sees: the stated total less the card's own overhead."""
+    stated = topology.gpus[index].memory_mib
+    if stated is None or stated == card.total_mib:
+        return card.torch_mib
+    overhead = card.total_mib - card.torch_mib or CUDA_OVERHEAD_MIB
+    return max(stated - overhead, 1)
+
+
+def _unusable(topology: Topology, rules: Rules, visible: Sequence[int] | None) -> dict[int, str]:
+    n = len(topology.gpus)
+    for index in visible or ():
+        if not 0 <= index < n:
+            raise InputError(f"--visible names GPU {index}; this machine has GPUs 0 to {n - 1}")
+    reasons = {}
+    for gpu in topology.gpus:
+        used = gpu.memory_used_mib or 0
+        if visible is not None and gpu.index not in visible:
+            reasons[gpu.index] = "hidden by CUDA_VISIBLE_DEVICES"
+        elif rules.busy_mib is not None and used > rules.busy_mib:
+            reasons[gpu.index] = f"other processes hold {used} MiB of it (rule busy: {rules.busy_mib} MiB)"
+    return reasons

@@ -1,0 +1,191 @@
+"""
+What every role can do on every kind of group, with its price: the tables from which the program is built.
+
+Groups that offer the same are one *profile*; demands are computed once per profile. Nothing here depends on the rules that
+relate roles to each other, so one `Menu` serves the plan, the price of the rules and the trivial plan.
+
+When to modify: how choices are listed or pruned. What they *cost* is `placement.demand`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from placement.candidates import Candidate, Candidates, candidates
+from placement.choices import Choice, Part, choices, parts, unsupported
+from placement.dataflow import StagePlan, Work, dataflow
+from placement.demand import Demand, demand
+from placement.hardware import Hardware
+from placement.instance import Instance
+from placement.workload import Role, RoleName
+
+
+@dataclass(frozen=True, slots=True)
+class PricedChoice:
+    """
+    One choice for one part of a role on one profile, and what it costs.
+
+    ``memory_mib`` is aligned with `Menu.phases`, ``times_us`` with `Menu.operations`.
+    """
+
+    choice: Choice
+    preference: int
+    times_us: tuple[int, ...]
+    memory_mib: tuple[int, ...]
+    bound_by: Mapping[Work, str]
+
+    def is_as_good_as(self, other: PricedChoice) -> bool:
+        """Whether taking this in place of *other* makes nothing worse, in any term."""
+        return (
+            self.preference <= other.preference
+            and all(a <= b for a, b in zip(self.times_us, other.times_us, strict=True))
+            and all(a <= b for a, b in zip(self.memory_mib, other.memory_mib, strict=True))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """
+    The tables.
+
+    Parameters
+    ----------
+    roles
+        The roles that are placed, in map order.
+    stages, operations, phases
+        The dataflow; each operation is (role, work, stage index); phases are the moments at which memory is counted.
+    groups
+        The candidate groups, with their profile.
+    priced
+        Per role, part and profile: the choices that fit into memory alone and that no other choice matches or beats.
+    refusals
+        Per role: sentences saying why some profile offers it nothing.
+    """
+
+    roles: tuple[Role, ...]
+    stages: tuple[StagePlan, ...]
+    operations: tuple[tuple[RoleName, Work, int], ...]
+    phases: tuple[Work, ...]
+    groups: tuple[Candidate, ...]
+    profiles: tuple[Hardware, ...]
+    profile_of: tuple[int, ...]
+    priced: Mapping[tuple[RoleName, Part, int], tuple[PricedChoice, ...]]
+    refusals: Mapping[RoleName, tuple[str, ...]]
+    is_complete: bool
+
+
+def sizes(role: Role, usable: int) -> tuple[int, ...]:
+    """Return the group sizes that the user allows *role* on *usable* GPUs."""
+    wanted = role.gpu_menu or range(1, usable + 1)
+    low = role.min_gpus or 1
+    high = role.max_gpus or usable
+    return tuple(n for n in wanted if low <= n <= min(high, usable))
+
+
+def menu(instance: Instance, *, groups: Sequence[tuple[int, ...]] | None = None) -> Menu:
+    """
+    Return the tables of *instance*.
+
+    Parameters
+    ----------
+    groups
+        Only these sets, whatever the rules say of their shape; None for all that the rules allow.
+    """
+    roles = instance.workload.placed
+    usable = len(instance.machine.usable)
+    tp_sizes = {tp for role in roles for tp in _tp_sizes(role)}
+    if groups is None:
+        wanted = {n for role in roles for n in sizes(role, usable)}
+        found = candidates(instance.machine, instance.rules, sizes=wanted, tp_sizes=tp_sizes)
+    else:
+        found = candidates(instance.machine, instance.rules, only=groups, sizes=(), tp_sizes=tp_sizes)
+    return _tables(instance, roles, found)
+
+
+def _tp_sizes(role: Role) -> Iterable[int]:
+    yield from role.layout.tp
+    if role.rollout is not None:
+        yield from role.rollout.tp
+
+
+def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates) -> Menu:
+    stages = dataflow(instance.workload)
+    operations = tuple((role, work, s) for s, stage in enumerate(stages) for role, work in stage.work)
+    phases = tuple(dict.fromkeys(work for _, work, _ in operations))
+    profiles: dict[Hardware, int] = {}
+    profile_of = tuple(profiles.setdefault(group.hardware, len(profiles)) for group in found.groups)
+    room = max(
+        (c - r for c, r in zip(instance.machine.capacity_mib, instance.machine.reserved_mib, strict=True)), default=0
+    )
+    priced: dict[tuple[RoleName, Part, int], tuple[PricedChoice, ...]] = {}
+    refusals: dict[RoleName, tuple[str, ...]] = {}
+    for role in roles:
+        said: dict[str, None] = {}
+        allowed = set(sizes(role, len(instance.machine.usable)))
+        for hardware, profile in profiles.items():
+            if hardware.gpus not in allowed:
+                continue
+            for part in parts(role):
+                kept, why = _price(instance, role, part, hardware, stages, operations, phases, room)
+                priced[role.name, part, profile] = kept
+                if why:
+                    said[why] = None
+        refusals[role.name] = tuple(said)
+    return Menu(
+        roles, stages, operations, phases, found.groups, tuple(profiles), profile_of, priced, refusals, found.is_complete
+    )
+
+
+def _price(
+    instance: Instance,
+    role: Role,
+    part: Part,
+    hardware: Hardware,
+    stages: tuple[StagePlan, ...],
+    operations: tuple[tuple[RoleName, Work, int], ...],
+    phases: tuple[Work, ...],
+    room_mib: int,
+) -> tuple[tuple[PricedChoice, ...], str | None]:
+    """Return the choices worth keeping with their price, and a sentence if there are none."""
+    supported = instance.rules.supported
+    listed = list(choices(role, part, hardware, supported=supported))
+    if not listed:
+        return (), unsupported(role, part, hardware)
+    kept: list[PricedChoice] = []
+    smallest: tuple[int, Work] | None = None
+    for choice, preference in listed:
+        cost = demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
+        priced_choice = _priced(role, choice, preference, cost, operations, phases)
+        worst = max(priced_choice.memory_mib)
+        if worst > room_mib:
+            phase = phases[priced_choice.memory_mib.index(worst)]
+            smallest = min(smallest or (worst, phase), (worst, phase))
+            continue
+        if not any(other.is_as_good_as(priced_choice) for other in kept):
+            kept = [other for other in kept if not priced_choice.is_as_good_as(other)]
+            kept.append(priced_choice)
+    if kept or smallest is None:
+        return tuple(kept), None
+    need, phase = smallest
+    return (), (
+        f"on {hardware.gpus} GPU{'s' if hardware.gpus > 1 else ''} {role.name} needs at least {need / 1024:.1f} GiB on each "
+        f"({phase}), the largest card leaves {room_mib / 1024:.1f} GiB"
+    )
+
+
+def _priced(
+    role: Role,
+    choice: Choice,
+    preference: int,
+    cost: Demand,
+    operations: tuple[tuple[RoleName, Work, int], ...],
+    phases: tuple[Work, ...],
+) -> PricedChoice:
+    return PricedChoice(
+        choice=choice,
+        preference=preference,
+        times_us=tuple(cost.times_us.get(work, 0) if name is role.name else 0 for name, work, _ in operations),
+        memory_mib=tuple(cost.active_mib.get(phase, cost.resident_mib) for phase in phases),
+        bound_by=cost.bound_by,
+    )

@@ -1,0 +1,90 @@
+"""
+Writing results: whole or not at all, never over what is there without being told.
+
+When to modify: a new kind of destination.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from placement.errors import OutputError
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """
+    Raise early what `write_file` would raise late, before the work is done.
+
+    Raises
+    ------
+    OutputError
+        If *path* is a folder, or exists and *force* is false.
+    """
+    if path.is_dir():
+        raise OutputError(f"{path} is a folder; name a file")
+    if path.exists() and not force:
+        raise OutputError(f"{path} exists; --force replaces it")
+
+
+def write_file(path: Path, text: str, *, force: bool = False) -> None:
+    """
+    Write *text* to *path* through a temporary file beside it and a rename.
+
+    Raises
+    ------
+    OutputError
+        If *path* exists and *force* is false, or the folder cannot be written.
+    """
+    refuse_existing(path, force=force)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        if force:
+            os.replace(temporary, path)
+        else:
+            os.link(temporary, path)    # fails if somebody made the file meanwhile
+            os.unlink(temporary)
+    except FileExistsError as error:
+        raise OutputError(f"{path} exists; --force replaces it") from error
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_stdout(text: str) -> None:
+    """
+    Write *text* to standard output.
+
+    Raises
+    ------
+    OutputError
+        If standard output is closed. A reader that left (``| head``) raises BrokenPipeError as usual.
+    """
+    if sys.stdout is None:
+        raise OutputError("standard output is closed; use -o FILE")
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write to standard output: {error.strerror or error}") from error

@@ -1,0 +1,105 @@
+"""
+Which machine the user means: sources, cards, and what is visible.
+
+When to modify: a new way to name a machine on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from placement.errors import InputError
+from topologies import sources
+from topologies.cards import assign_cards
+from topologies.errors import TopologyError
+from topologies.model import Topology
+
+LIVE = "live"
+DEFAULT_MACHINE = "dgx-a100-80gb"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A machine, and whether it is this host (then CUDA_VISIBLE_DEVICES applies)."""
+
+    topology: Topology
+    is_live: bool
+
+
+def machine(source: str | None, *, cards: str | None, say: Callable[[str], None]) -> Found:
+    """
+    Return the machine that *source* names.
+
+    Parameters
+    ----------
+    source
+        None means: this host if a driver answers, else a shipped machine, which *say* then announces.
+    cards
+        What ``--gpu`` says; None when it was not given.
+
+    Raises
+    ------
+    TopologyError
+        If the source cannot be read.
+    """
+    stdin = sys.stdin.buffer if sys.stdin is not None else None
+    is_live = source == LIVE
+    if source is None:
+        try:
+            topology = sources.load(LIVE)
+            is_live = True
+        except TopologyError as error:
+            say(f"{error}; planning for the shipped machine {DEFAULT_MACHINE} (--topology SRC names another)")
+            topology = sources.load(DEFAULT_MACHINE)
+    else:
+        topology = sources.load(source, stdin=stdin)
+    if cards is not None:
+        topology = assign_cards(topology, cards)
+    return Found(topology, is_live)
+
+
+def visible_gpus(text: str | None, found: Found) -> tuple[int, ...] | None:
+    """
+    Return the physical ids that the job may see; None when nothing is hidden.
+
+    *text* is what ``--visible`` says; without it the environment counts, but only on this host.
+
+    Raises
+    ------
+    InputError
+        If an entry is no id, names no GPU of the machine, or is given twice.
+    """
+    option = "--visible"
+    if text is None and found.is_live:
+        text, option = os.environ.get("CUDA_VISIBLE_DEVICES"), "CUDA_VISIBLE_DEVICES"
+    if text is None:
+        return None
+    ids: list[int] = []
+    for entry in text.replace(" ", "").split(","):
+        for index in _ids(entry, found.topology, option):
+            if index in ids:
+                raise InputError(f"{option} names GPU {index} twice: {text!r}")
+            ids.append(index)
+    return tuple(sorted(ids))
+
+
+def _ids(entry: str, topology: Topology, option: str) -> range | tuple[int, ...]:
+    last = len(topology.gpus) - 1
+    first, dash, second = entry.partition("-")
+    if entry.isascii() and entry.isdigit():
+        chosen = range(int(entry), int(entry) + 1)
+    elif dash and first.isascii() and first.isdigit() and second.isascii() and second.isdigit():
+        chosen = range(int(first), int(second) + 1)
+    elif entry.upper().startswith(("GPU-", "MIG-")):
+        matches = tuple(g.index for g in topology.gpus if g.uuid and g.uuid.lower().startswith(entry.lower()))
+        if len(matches) != 1:
+            raise InputError(f"{option}: {entry} is the UUID of {len(matches)} GPUs of this machine; see `placement topology`")
+        return matches
+    else:
+        raise InputError(f"{option}: {entry!r} is no GPU id; write ids and ranges such as 0,1,4-7, or UUIDs")
+    if not chosen or chosen[-1] > last:
+        raise InputError(f"{option}: {entry} is not within GPUs 0 to {last} of this machine")
+    return chosen

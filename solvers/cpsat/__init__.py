@@ -1,0 +1,3 @@
+"""The solver that proves: CP-SAT through its protobuf."""
+
+from solvers.cpsat.solve import solve as solve

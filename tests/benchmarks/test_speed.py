@@ -1,0 +1,91 @@
+"""
+Speed of whole commands and of their parts, as ratios within one run.
+
+The yardstick is the CPU time of ``python -c 'from ortools.sat.python import cp_model'`` on the same machine. Run with
+
+    python -m pytest tests/benchmarks --benchmark-enable
+
+Figures and the machine are recorded in docs/performance.md. Nothing here asserts a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import resource
+import statistics
+import subprocess
+import sys
+
+import pytest
+
+from placement.catalog import load_workload, workload_names
+from placement.instance import make_instance
+from placement.lower import lower
+from placement.menu import menu
+from placement.rules import parse_rules
+from solvers import cpsat
+from solvers.result import Options, Status
+from topologies import sources
+from topologies.catalog import machine_names, machine_text
+from topologies.read import read_text
+
+pytestmark = pytest.mark.bench
+
+ROUNDS = 5
+EIGHT = [name for name in machine_names() if len(sources.load(name).gpus) == 8]
+
+
+def cpu_s(*arguments: str) -> tuple[float, int]:
+    """Return (CPU seconds, peak resident MiB) of one Python process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return used, after.ru_maxrss // 1024
+
+
+def median_cpu_s(*arguments: str) -> float:
+    """Return the median CPU time of several runs."""
+    return statistics.median(cpu_s(*arguments)[0] for _ in range(ROUNDS))
+
+
+@functools.cache
+def yardstick_s() -> float:
+    """Return the CPU time of importing CP-SAT's modelling layer."""
+    return median_cpu_s("-c", "from ortools.sat.python import cp_model")
+
+
+COMMANDS = {
+    "plan": ("-m", "placement", "plan", "--topology", "dgx-a100-80gb"),
+    "plan on a mesh": ("-m", "placement", "plan", "--topology", "dgx-1-v100", "--workload", "ppo-1.5b"),
+    "plan on mixed cards": ("-m", "placement", "plan", "--topology", "a100-pcie-mixed-8", "--workload", "grpo-1.5b"),
+    "help": ("-m", "placement", "--help"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_cold_command(benchmark, command):
+    """A whole command, from a cold start, against the yardstick."""
+    benchmark.pedantic(lambda: cpu_s(*COMMANDS[command]), rounds=1)
+    benchmark.extra_info["ratio"] = round(median_cpu_s(*COMMANDS[command]) / yardstick_s(), 2)
+    benchmark.extra_info["peak_mib"] = cpu_s(*COMMANDS[command])[1]
+
+
+@pytest.mark.parametrize("workload", workload_names())
+@pytest.mark.parametrize("machine", EIGHT)
+def test_solve_to_a_proof(benchmark, machine, workload):
+    """The solve alone, every term proven, against the yardstick."""
+    job = load_workload(workload)
+    question = make_instance(sources.load(machine), job, parse_rules(*filter(None, [job.rules])))
+    problem = lower(question, menu(question)).problem
+    result = benchmark.pedantic(lambda: cpsat.solve(problem, Options()), rounds=3, warmup_rounds=1)
+    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    if not benchmark.disabled:
+        benchmark.extra_info["ratio"] = round(benchmark.stats.stats.median / yardstick_s(), 3)
+
+
+@pytest.mark.parametrize("machine", ["dgx-a100-80gb", "dgx-1-v100"])
+def test_read_a_matrix(benchmark, machine):
+    """Reading one machine's text."""
+    text = machine_text(machine)
+    assert len(benchmark(lambda: read_text(text)).gpus) == 8

@@ -1,0 +1,94 @@
+"""
+The words of `nvidia-smi topo`: link codes, peer-to-peer states, device labels, column titles.
+
+When to modify: a driver prints a new word.
+"""
+
+from __future__ import annotations
+
+import re
+
+LINK = r"NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC"
+PEER = r"OK|CNS|GNS|TNS|NS|DR|U"
+"""States of `nvidia-smi topo -p2p`."""
+
+DEVICE = r"(?:GPU|NIC)\d+|mlx\d+_(?:bond_)?\d+"
+"""Labels whose end is known even when something is glued to it."""
+
+NIC = re.compile(
+    r"NIC\d+|(?:mlx|bnxt|irdma|rdma|roce|hfi|ib|efa|cxi|hns|qed|usnic|eth|ens|enp|eno|bond|siw|rxe|ocrdma|mana)[\w.-]*\d\w*"
+)
+"""How NICs are called: numbered by the driver, or by the name of their RDMA device."""
+
+_FOREIGN = r"(?:[A-Z]{1,3}PU|GP)\d+|CPU"
+
+ROW_START = re.compile(
+    rf"(?<![\w/-])(?P<label>(?:{DEVICE}|{_FOREIGN}))(?:\.?[ \t|*`]+|(?=X\b|PIX|PXB|PHB|NODE|SYS|SOC|NV\d))"
+    rf"(?=(?:{LINK}|X|N/A\.?|OK|[CGT]?NS)+(?![\w/]))"
+)
+"""Where a row of a known device begins: its label, followed by a code."""
+
+_EXACT_LINK = re.compile(LINK)
+_EXACT_PEER = re.compile(PEER)
+_GLUED = re.compile(rf"(?:{LINK}|X|N/A)+")
+_GLUED_PART = re.compile(rf"{LINK}|X|N/A")
+_GLUED_TO_VALUE = re.compile(r"((?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|X)*(?:PIX|PXB|PHB|NODE|SYS|SOC|X))(\d[\d,-]*|N/A)")
+_CODE_LIKE = re.compile(r"[A-Z][A-Z0-9]{0,5}")
+_VALUE = re.compile(r"\d{1,5}(?:[,-]\d{1,5})*[,-]?|N/A")
+_COMPLETE = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "CNS", "GNS", "TNS", "N/A")
+
+_MOST_NVLINKS = 36
+"""What NVML can count (NVML_NVLINK_MAX_LINKS)."""
+
+SELF = frozenset({"X", "x"})
+NOT_AVAILABLE = "N/A"
+
+
+def is_link(token: str) -> bool:
+    """Whether *token* has the form of a link code; its number of NVLinks may still be one that no hardware has."""
+    return _EXACT_LINK.fullmatch(token) is not None
+
+
+def is_known_link(token: str) -> bool:
+    """Whether *token* is a link that hardware has."""
+    return is_link(token) and (not token.startswith("NV") or 0 < int(token[2:]) <= _MOST_NVLINKS)
+
+
+def is_peer_state(token: str) -> bool:
+    """Whether *token* is a state of `topo -p2p`."""
+    return _EXACT_PEER.fullmatch(token) is not None
+
+
+def is_value(token: str) -> bool:
+    """Whether *token* has the form of an affinity or NUMA cell: ``0-31,64-95``, ``0``, ``N/A``."""
+    return _VALUE.fullmatch(token) is not None
+
+
+def is_cut_code(token: str) -> bool:
+    """Whether *token* is the beginning of a code and no code: ``NOD``, ``N``, ``NV``."""
+    return token != "" and not is_link(token) and any(c.startswith(token) for c in (*_COMPLETE, "NV"))
+
+
+def may_be_code(token: str) -> bool:
+    """Whether *token* looks like a code that nobody has seen yet."""
+    return _CODE_LIKE.fullmatch(token) is not None
+
+
+def unglue(token: str) -> list[str]:
+    """Return the codes that *token* consists of (``NODEPXB`` → NODE, PXB); empty when it is not glued from several."""
+    if not _GLUED.fullmatch(token):
+        return []
+    parts: list[str] = _GLUED_PART.findall(token)
+    return parts if len(parts) > 1 else []
+
+
+def unglue_value(token: str) -> tuple[list[str], str] | None:
+    """
+    Return the codes and the affinity value that *token* consists of (``SYS0-31`` → SYS and 0-31), else None.
+
+    After an ``NV`` code the place of the cut would be a guess, so that is not split.
+    """
+    match = _GLUED_TO_VALUE.fullmatch(token)
+    if match is None:
+        return None
+    return _GLUED_PART.findall(match[1]), match[2]

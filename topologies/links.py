@@ -1,0 +1,164 @@
+"""
+What a link between two GPUs is worth: kind × generation → GB/s, with its source.
+
+A link code (``NV12``, ``PIX``) says how two GPUs reach each other; the cards at its ends say which generation
+that is. The classes that were measured, and the shares by which others are derived, stand in
+``data/links.json``.
+
+When to modify: a new kind of link; a new or better measurement is a row in ``data/links.json``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import resources
+from typing import Any
+
+from topologies.cards import Card
+
+_NVLINK = re.compile(r"NV(\d{1,2})")
+_MOST_NVLINKS = 36
+"""What NVML can count (NVML_NVLINK_MAX_LINKS); a code above it is damage, not a link."""
+
+
+class LinkKind(StrEnum):
+    """How two GPUs reach each other, closest first."""
+
+    NVLINK = "NVLINK"
+    PIX = "PIX"
+    PXB = "PXB"
+    PHB = "PHB"
+    NODE = "NODE"
+    SYS = "SYS"
+    UNKNOWN = "UNKNOWN"
+
+
+PCIE_KINDS = (LinkKind.PIX, LinkKind.PXB, LinkKind.PHB, LinkKind.NODE, LinkKind.SYS)
+
+_PCIE_CODES = {
+    "PIX": LinkKind.PIX,
+    "PXB": LinkKind.PXB,
+    "PHB": LinkKind.PHB,
+    "NODE": LinkKind.NODE,
+    "SYS": LinkKind.SYS,
+    "SOC": LinkKind.SYS,  # the word of old drivers
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """
+    What carries data between two GPUs.
+
+    Parameters
+    ----------
+    kind
+        The kind of its code.
+    nvlinks
+        Number of NVLinks; 0 for other kinds.
+    gb_per_s
+        What one large copy gets, one direction, GB/s (10**9 bytes).
+    source
+        Where the number comes from.
+    derived
+        True when it is a share of the peak instead of a measurement of this class.
+    """
+
+    kind: LinkKind
+    nvlinks: int
+    gb_per_s: float
+    source: str
+    derived: bool
+
+
+def parse_code(code: str | None) -> tuple[LinkKind, int]:
+    """Return the kind of *code* and its number of NVLinks, 0 for other kinds."""
+    if code is None:
+        return LinkKind.UNKNOWN, 0
+    if match := _NVLINK.fullmatch(code):
+        count = int(match[1])
+        return (LinkKind.NVLINK, count) if 0 < count <= _MOST_NVLINKS else (LinkKind.UNKNOWN, 0)
+    return _PCIE_CODES.get(code, LinkKind.UNKNOWN), 0
+
+
+def link(code: str | None, a: Card | None, b: Card | None, *, is_power9: bool = False) -> Link:
+    """
+    Return what the link *code* between the cards *a* and *b* carries.
+
+    Parameters
+    ----------
+    code
+        As the source prints it; None when the pair is unknown, which counts as staged through the host.
+    a, b
+        The cards at its ends; None when unknown, which counts as PCIe Gen4 or 25 GB/s per NVLink.
+    is_power9
+        The CPUs are POWER9, which GPUs reach over NVLink instead of PCIe.
+    """
+    kind, nvlinks = parse_code(code)
+    match kind:
+        case LinkKind.NVLINK:
+            return nvlink(nvlinks, a, b)
+        case LinkKind.UNKNOWN:
+            why = "link unknown" if code is None else f"link code {code!r} not understood"
+            return _pcie(kind, "staged", a, b, f"{why}: taken as staged through the host")
+        case LinkKind.SYS if is_power9:
+            constants = _constants()["power9"]
+            return Link(kind, 0, float(constants["across_sockets"]), constants["source"], derived=False)
+    if not all(card is None or card.p2p_over_pcie for card in (a, b)):
+        return _pcie(kind, "staged", a, b, "no P2P on this card, staged through the host")
+    return _pcie(kind, "across_sockets" if kind is LinkKind.SYS else "p2p", a, b, "")
+
+
+def nvlink(count: int, a: Card | None, b: Card | None) -> Link:
+    """Return *count* NVLinks between the cards *a* and *b* (or a card and its NVSwitch: pass it twice)."""
+    slowest = min(
+        (card for card in (a, b) if card is not None), key=lambda card: card.nvlink_gen, default=None
+    )
+    constants = _constants()
+    for row in constants["nvlink"]:
+        if slowest is not None and (row["gen"], row["links"]) == (slowest.nvlink_gen, count):
+            return Link(LinkKind.NVLINK, count, float(row["gb_per_s"]), row["source"], derived=False)
+    if slowest is None or not slowest.nvlink_gb_per_s_per_link:
+        peak = float(constants["nvlink_unknown_card_gb_per_s_per_link"])
+        whose = "card unknown" if slowest is None else f"{slowest.slug} has no NVLink in the catalogue"
+    else:
+        peak, whose = slowest.nvlink_gb_per_s_per_link, f"NVLink {slowest.nvlink_gen}"
+    share = float(constants["nvlink_share"])
+    source = f"derived: {share:.0%} of {count} × {peak:g} GB/s ({whose})"
+    return Link(LinkKind.NVLINK, count, round(share * count * peak, 1), source, derived=True)
+
+
+def pcie_port(card: Card | None) -> Link:
+    """Return what the PCIe port of *card* carries, one direction; a shared uplink is such a port too."""
+    return _pcie(LinkKind.PIX, "p2p", card, card, "")
+
+
+def _pcie(kind: LinkKind, column: str, a: Card | None, b: Card | None, remark: str) -> Link:
+    """Return a link of the class of the older end; *column* of ``data/links.json`` is how copies travel."""
+    ends = [(card.pcie_gen, card.pcie_lanes) for card in (a, b) if card is not None]
+    constants = _constants()
+    gen = min((g for g, _ in ends), default=int(constants["pcie_unknown_card_gen"]))
+    lanes = min((n for _, n in ends), default=16)
+    row = next((row for row in constants["pcie"] if row["gen"] == gen), None)
+    if row is not None:
+        rate, origin = float(row[column]), f"PCIe Gen{gen} x{lanes}, measured in {row['source']}"
+    else:
+        share = float(constants["pcie_share"][column])
+        peak = float(constants["pcie_peak_x16_gb_per_s"][str(gen)])
+        rate, origin = round(share * peak, 1), f"derived: {share:.0%} of PCIe Gen{gen} x{lanes}"
+    if not ends:
+        origin += " (card unknown)"
+    derived = row is None or not ends or lanes != 16
+    return Link(kind, 0, rate * lanes / 16, f"{remark}; {origin}" if remark else origin, derived)
+
+
+@functools.cache
+def _constants() -> Mapping[str, Any]:
+    text = resources.files("topologies").joinpath("data", "links.json").read_text(encoding="utf-8")
+    constants: Mapping[str, Any] = json.loads(text)
+    return constants

@@ -1,0 +1,48 @@
+"""
+What a reader finds in a text.
+
+When to modify: readers have to report more than a topology and its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from topologies.model import Topology
+
+_SHOWN = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A topology and the number of the line where it begins."""
+
+    line: int
+    topology: Topology
+
+
+def listing(names: Sequence[str]) -> str:
+    """Return *names* in words, runs of numbers shortened: ``GPU3 to GPU7, mlx5_0``."""
+    runs: list[tuple[str, str]] = []
+    for name in names:
+        if runs and _follows(runs[-1][1], name):
+            runs[-1] = (runs[-1][0], name)
+        else:
+            runs.append((name, name))
+    words = []
+    for first, last in runs:
+        if first == last:
+            words.append(first)
+        elif _follows(first, last):
+            words += [first, last]
+        else:
+            words.append(f"{first} to {last}")
+    return ", ".join(words[:_SHOWN]) + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")
+
+
+def _follows(a: str, b: str) -> bool:
+    """Whether *b* is *a* with the next number."""
+    left, right = re.fullmatch(r"(.*?)(\d{1,9})", a, re.DOTALL), re.fullmatch(r"(.*?)(\d{1,9})", b, re.DOTALL)
+    return left is not None and right is not None and left[1] == right[1] and int(right[2]) == int(left[2]) + 1

@@ -1,0 +1,210 @@
+"""
+What the cells of one matrix row say, column by column.
+
+A driver prints tabs, and people turn them into spaces or lose them. Link cells have no blanks, so they are counted; affinity
+cells may be blank, so tabs, tab stops and titles decide whose cell a value is. Where nothing decides, nothing is said.
+
+When to modify: another way to lay out a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from topologies import codes
+from topologies.smi_blocks import Column, Kind, Row
+
+_TAB = 8
+"""Tab stops of every terminal, characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """
+    The cells of a row.
+
+    Parameters
+    ----------
+    row
+        Where they stand.
+    links
+        Device cells from the first column on: a code, ``X``, ``N/A``, or None for a blank one.
+    values
+        Affinity and NUMA cells; None when blank or cut.
+    unplaced
+        Values that no column could be found for.
+    glued
+        Words that had to be split.
+    cut
+        What the last word was when it is a cut one.
+    surplus
+        Codes after the last device column.
+    """
+
+    row: Row
+    links: tuple[str | None, ...]
+    values: Mapping[Kind, str | None]
+    unplaced: tuple[str, ...] = ()
+    glued: tuple[str, ...] = ()
+    cut: str | None = None
+    surplus: int = 0
+    rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    text: str
+    start: int
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+def count_codes(row: Row) -> int:
+    """Return how many link cells *row* begins with."""
+    links, _, _ = _take_links(_words(row), None)
+    return len(links)
+
+
+def read_cells(row: Row, width: int, tail: Sequence[Column]) -> Cells:
+    """
+    Return the cells of *row*, which has *width* device columns and then those of *tail*.
+
+    Links that may be cut are still among `Cells.links`: only the whole matrix can tell (see `topologies.smi_matrix`).
+    """
+    words = _words(row)
+    links, rest, glued = _take_links(words, width)
+    surplus = 0
+    while rest and (codes.is_link(rest[0].text) or rest[0].text in codes.SELF):
+        surplus, rest = surplus + 1, rest[1:]
+    while links and links[-1] is None:
+        links.pop()
+    cut = None
+    if row.is_last and len(rest) == 1 and len(links) < width and codes.is_cut_code(rest[0].text):
+        cut, rest = rest[0].text, []
+    is_tabbed = "\t" in row.body.strip()
+    if is_tabbed:
+        fields = [word.text for word in rest]
+        values, unplaced = _by_position(fields, tail)
+    else:
+        values, unplaced = _by_layout(row, words, rest, tail)
+    return Cells(row, tuple(links), values, unplaced, glued, cut, surplus, any(word.text for word in rest))
+
+
+def _words(row: Row) -> list[_Word]:
+    """Return the words of *row* with their places; blank tab fields are empty words."""
+    body = row.body
+    if "\t" not in body.strip():
+        return [_Word(m[0].strip("*`|"), row.offset + m.start()) for m in re.finditer(r"[^\s|]+", body)]
+    words: list[_Word] = []
+    position = row.offset
+    fields = body.split("\t")
+    for number, field in enumerate(fields):
+        found = [_Word(m[0], position + m.start()) for m in re.finditer(r"\S+", field)]
+        if found or number:  # the label ends at the first tab
+            words += found or [_Word("", position)]
+        position += len(field) + 1
+    return words
+
+
+def _take_links(words: Sequence[_Word], width: int | None) -> tuple[list[str | None], list[_Word], tuple[str, ...]]:
+    """Return the leading link cells, at most *width*, the other words, and what had to be split."""
+    links: list[str | None] = []
+    glued: list[str] = []
+    for number, word in enumerate(words):
+        if width is not None and len(links) >= width:
+            return links, list(words[number:]), tuple(glued)
+        text = word.text.rstrip(".")
+        if text in ("…", "") and word.text:  # an elided cell
+            links.append("...")
+        elif codes.is_link(text) or text in codes.SELF or codes.is_peer_state(text):
+            links.append(text)
+        elif width is not None and text == codes.NOT_AVAILABLE:
+            links.append(text)
+        elif parts := codes.unglue(text):
+            glued.append(text)
+            room = len(parts) if width is None else width - len(links)
+            links += parts[:room]
+            if parts[room:]:
+                return links, [_Word("".join(parts[room:]), word.start), *words[number + 1 :]], tuple(glued)
+        elif split := codes.unglue_value(text):
+            glued.append(text)
+            links += split[0]
+            return links, [_Word(split[1], word.end - len(split[1])), *words[number + 1 :]], tuple(glued)
+        elif width is not None and not text:
+            links.append(None)
+        elif width is not None and codes.may_be_code(text) and not codes.is_cut_code(text):
+            links.append(text)
+        elif width is not None and codes.is_cut_code(text) and number + 1 < len(words) and _goes_on(words[number + 1].text):
+            links.append(None)
+        else:
+            return links, list(words[number:]), tuple(glued)
+    return links, [], tuple(glued)
+
+
+def _goes_on(text: str) -> bool:
+    return codes.is_link(text) or text in codes.SELF
+
+
+def _by_position(fields: list[str], tail: Sequence[Column]) -> tuple[dict[Kind, str | None], tuple[str, ...]]:
+    """
+    Return the values of *fields*, blank ones included, by column.
+
+    The driver prints one tab too many before GPU NUMA ID, under the wide title NUMA Affinity.
+    """
+    fields = list(fields)
+    while fields and not fields[-1]:
+        fields.pop()
+    for position, column in enumerate(tail):
+        while column.kind is Kind.GPU_NUMA_ID and len(fields) > len(tail) and not fields[position]:
+            del fields[position]
+    found: dict[Kind, str | None] = {}
+    unplaced = [field for field in fields[len(tail) :] if field]
+    for position, column in enumerate(tail):
+        text = fields[position] if position < len(fields) else ""
+        if column.kind is Kind.OTHER:
+            continue
+        good = codes.is_value(text)
+        found[column.kind] = text if good else None
+        if text and not good:
+            unplaced.append(text)
+    return found, tuple(unplaced)
+
+
+def _by_layout(
+    row: Row, words: Sequence[_Word], rest: Sequence[_Word], tail: Sequence[Column]
+) -> tuple[dict[Kind, str | None], tuple[str, ...]]:
+    """Return the values of *rest* by column when blanks can only be seen from where the words stand."""
+    blank: dict[Kind, str | None] = {column.kind: None for column in tail if column.kind is not Kind.OTHER}
+    if not rest or not tail:
+        return blank, tuple(word.text for word in rest)
+    if len(rest) >= len(tail):
+        return _by_position([word.text for word in rest], tail)
+    if not re.search(r"\S  ", row.body.strip()):  # one space between all cells: no layout left
+        return blank, tuple(word.text for word in rest)
+    before = words[len(words) - len(rest) - 1] if len(rest) < len(words) else _Word("", row.offset)
+    if (tabbed := _tab_fields(before, rest)) is not None:
+        return _by_position(tabbed, tail)
+    unplaced = []
+    for word in rest:
+        under = [c for c in tail if c.start - 2 <= word.start <= c.start + len(c.name)]
+        if len(under) == 1 and codes.is_value(word.text):
+            blank[under[0].kind] = word.text
+        else:
+            unplaced.append(word.text)
+    return blank, tuple(unplaced)
+
+
+def _tab_fields(before: _Word, rest: Sequence[_Word]) -> list[str] | None:
+    """Return *rest* as the tab fields they were, blank ones included; None when they do not stand on tab stops."""
+    fields: list[str] = []
+    stop = before.end // _TAB
+    for word in rest:
+        if word.start % _TAB:
+            return None
+        fields += [""] * (word.start // _TAB - stop - 1) + [word.text]
+        stop = word.end // _TAB
+    return fields

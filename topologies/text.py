@@ -1,0 +1,197 @@
+"""
+A pasted text, made plain: decoded, without terminal escapes, source-code quoting and line prefixes.
+
+Every reader gets a `Page`. What was undone and could matter to the reader is a sentence in `Page.warnings`; byte order marks,
+line ends, colours and special spaces are undone silently.
+
+When to modify: a new kind of damage that is not tied to one format.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from dataclasses import dataclass
+
+from topologies import codes
+from topologies.errors import TopologyError
+
+MAX_BYTES = 16 * 2**20
+"""Largest text that is read; a matrix of 1,000 GPUs has less."""
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, underline, cursor
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
+    r"|\x1b[()][0-9A-Z]|\x1b[=>78]"
+    r"|\^\[\[[0-9;]*[A-Za-z]"  # as `cat -v` shows them
+    r"|(?<![\w\])])\[[0-9]{1,2}(?:;[0-9]{1,3})*m"  # pasted without the escape byte
+)
+_SPACES = str.maketrans(
+    {
+        **dict.fromkeys("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff"),
+        "\x0b": "\n",
+        "\x0c": "\n",
+        "\x85": "\n",
+        "\u2028": "\n",
+        "\u2029": "\n",
+    }
+)
+_LITERAL = re.compile(rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[\d;]*m| )*(?:{codes.DEVICE})|(?:{codes.DEVICE})\\t", re.IGNORECASE)
+_LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7]{3})|([tnre\"'\\]))")
+_LITERAL_LETTERS = {"t": "\t", "n": "\n", "r": "", "e": "\x1b"}
+
+_LONGEST_PREFIX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line and its number in the source, from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """
+    A text made plain.
+
+    Parameters
+    ----------
+    name
+        What the user calls the source.
+    lines
+        Its lines.
+    is_cut
+        The text does not end with a line end, so that its last word may be cut.
+    warnings
+        What was undone: one sentence each.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    is_cut: bool
+    warnings: tuple[str, ...]
+
+    def where(self, number: int) -> str:
+        """Return the place of line *number* for a message."""
+        return f"{self.name}:{number}"
+
+
+def decode(data: bytes, *, name: str) -> str:
+    """
+    Return *data* as text: UTF-8, or UTF-16 with or without a byte order mark.
+
+    Raises
+    ------
+    TopologyError
+        If it is too large, or no text.
+    """
+    if len(data) > MAX_BYTES:
+        raise too_large(name)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", errors="replace")
+    sample = data[:4096]
+    if sample[1::2].count(0) * 2 > len(sample) // 2 > sample[0::2].count(0) * 8:
+        return data.decode("utf-16-le", errors="replace")
+    if sample[0::2].count(0) * 2 > len(sample) // 2 > sample[1::2].count(0) * 8:
+        return data.decode("utf-16-be", errors="replace")
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def too_large(name: str) -> TopologyError:
+    """Return the refusal of a source that is too large."""
+    return TopologyError(f"larger than {MAX_BYTES // 2**20} MiB: this is no output of nvidia-smi", where=name)
+
+
+def clean(text: str, *, name: str) -> Page:
+    """
+    Return *text* made plain.
+
+    Raises
+    ------
+    TopologyError
+        If it is empty, too large or binary.
+    """
+    if len(text) > MAX_BYTES:
+        raise too_large(name)
+    if not text.strip():
+        raise TopologyError("the text is empty; `nvidia-smi topo -m` prints what is needed", where=name)
+    _refuse_binary(text, name)
+    warnings = []
+    if _LITERAL.search(text):
+        text = _LITERAL_ESCAPE.sub(_decode_escape, text)
+        warnings.append("the text is a source-code string: its escapes (\\t, \\n …) were decoded")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SPACES)
+    text = _ESCAPES.sub("", text)
+    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), start=1)]
+    is_cut = not text.endswith("\n")
+    lines, stripped = _strip_prefixes(lines)
+    warnings += stripped
+    return Page(name, tuple(lines), is_cut, tuple(warnings))
+
+
+def _refuse_binary(text: str, name: str) -> None:
+    sample = text[:65536]
+    strange = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\x0b\x0c\x1b\b") for c in sample)
+    if "\0" in text or strange * 20 > len(sample):
+        raise TopologyError("binary data, not text; give the text that `nvidia-smi topo -m` prints", where=name)
+
+
+def _decode_escape(match: re.Match[str]) -> str:
+    unicode, byte, octal, letter = match.groups()
+    if letter:
+        return _LITERAL_LETTERS.get(letter, letter)
+    character = chr(int(unicode or byte, 16) if unicode or byte else int(octal, 8) & 0xFF)
+    return character if character in "\t\n\x1b" or character.isprintable() else " "
+
+
+def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
+    """
+    Return *lines* without what a log or a mail put before the rows of a matrix, and what was stripped.
+
+    A prefix is what stands before the labels of at least two lines, the same but for its digits (times). Where several hosts
+    talk at once, each with rows of its own, their lines are put one host after the other.
+    """
+    before: Counter[str] = Counter()
+    first_rows: Counter[str] = Counter()
+    for line in lines:
+        match = codes.ROW_START.search(line.text)
+        if match is None or match.start() > _LONGEST_PREFIX:
+            continue
+        prefix = line.text[: match.start()].removesuffix("| ").removesuffix("|")
+        if prefix.strip() and not codes.ROW_START.search(line.text, match.end()):
+            before[prefix] += 1
+            first_rows[prefix] += match["label"].upper() == "GPU0"
+    if not before:
+        return lines, []
+    patterns: dict[str, re.Pattern[str]] = {}
+    hosts = [prefix for prefix in before if first_rows[prefix]]
+    if len(hosts) > 1 or len(before) == 1:
+        patterns = {prefix: re.compile(re.escape(prefix.rstrip()) + r"(?: |(?=\t)|$)?") for prefix in before}
+    else:
+        for prefix in before:
+            shape = r"\d+".join(re.escape(part) for part in re.split(r"\d+", prefix.rstrip()))
+            patterns.setdefault(shape, re.compile(shape + r"(?: |(?=\t)|$)?"))
+    stripped: dict[str, list[Line]] = {key: [] for key in patterns}
+    rest: list[Line] = []
+    order: list[Line] = []
+    for line in lines:
+        key, match = next(((k, m) for k, p in patterns.items() if (m := p.match(line.text))), (None, None))
+        if key is None or match is None:
+            rest.append(line)
+            order.append(line)
+        else:
+            bare = Line(line.number, line.text[match.end() :])
+            stripped[key].append(bare)
+            order.append(bare)
+    taken = {key: group for key, group in stripped.items() if len(group) > 1}
+    if not taken:
+        return lines, []
+    shown = ", ".join(repr(prefix.strip()) for prefix in list(before)[:3]) + (" …" if len(before) > 3 else "")
+    warnings = [f"the lines had a prefix, which was stripped: {shown}"]
+    if len(taken) > 1 and len(hosts) > 1:
+        return [*rest, *(line for group in taken.values() for line in (Line(group[0].number, ""), *group))], warnings
+    return order, warnings
