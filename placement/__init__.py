@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from placement._version import __version__ as __version__
+    from placement.catalog import load_workload as load_workload
     from placement.devicemap import dump as dump
     from placement.devicemap import load as load
     from placement.errors import InputError as InputError
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from placement.errors import PlacementError as PlacementError
     from placement.errors import SolverBug as SolverBug
     from placement.instance import Instance as Instance
+    from placement.instance import make_instance as make_instance
     from placement.planner import Outcome as Outcome
     from placement.planner import plan as plan
     from placement.plans import Plan as Plan
     from placement.rules import parse_rules as parse_rules
+    from placement.sources import read_machine as read_machine
 
 _HOME = {
     "InputError": "errors",
@@ -34,8 +37,11 @@ _HOME = {
     "__version__": "_version",
     "dump": "devicemap",
     "load": "devicemap",
+    "load_workload": "catalog",
+    "make_instance": "instance",
     "parse_rules": "rules",
     "plan": "planner",
+    "read_machine": "sources",
 }
 
 __all__ = sorted(_HOME)

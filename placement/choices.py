@@ -1,8 +1,8 @@
 """
 The choices that a role's menus leave, on a group of a given kind.
 
-A role has *parts* that are chosen independently of each other: an actor with the hybrid engine trains (one part) and generates
-(another), on the same GPUs.
+A role has *parts* that are chosen independently of each other: an actor with the hybrid engine trains (one
+part) and generates (another), on the same GPUs.
 
 When to modify: a menu is added to `placement.workload`, or an engine learns a new layout.
 """
@@ -13,17 +13,21 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import assert_never
 
 from placement.hardware import Hardware
-from placement.workload import Engine, LayoutMenu, Master, Offload, Precision, Role, RoleName
+from placement.models import Model
+from placement.workload import Engine, Master, Offload, Precision, Role, RoleName, RolloutMenu, TrainMenu
 
 LEAST_CAPABILITY: dict[Engine | Precision, tuple[int, int]] = {
-    # Tensor cores with bf16 came with Ampere; fp16 arithmetic with Pascal P100 (CUDA C++ Programming Guide, arithmetic table).
+    # bf16 arithmetic came with Ampere, fast fp16 with Pascal's P100 (CUDA C++ Programming Guide, arithmetic
+    # throughput).
     Precision.BF16: (8, 0),
     Precision.FP16: (6, 0),
-    # vLLM's installation page asks for compute capability 7.0, SGLang's (FlashInfer) for 7.5.
+    # vLLM's installation page asks for 7.0; FlashInfer, on which SGLang rests, for 7.5.
     Engine.VLLM: (7, 0),
     Engine.SGLANG: (7, 5),
+    # FSDP is PyTorch alone; Megatron's fused kernels are built for Volta and later.
     Engine.FSDP: (6, 0),
     Engine.MEGATRON: (7, 0),
 }
@@ -88,75 +92,125 @@ def parts(role: Role) -> tuple[Part, ...]:
             return (Part.ROLLOUT,)
         case RoleName.REF | RoleName.REWARD:
             return (Part.FROZEN,)
+    assert_never(role.name)
 
 
 def precision(role: Role, hardware: Hardware, *, supported: bool = True) -> Precision | None:
-    """Return the first of the role's 16-bit types that the card runs (any, when rule ``supported`` is off)."""
-    listed = (p for p in role.precision if not supported or hardware.compute_capability >= LEAST_CAPABILITY[p])
+    """Return the first of the role's 16-bit types that the card runs; any, with rule ``supported`` off."""
+    listed = (p for p in role.precision if not supported or _runs(hardware, p))
     return next(listed, None)
 
 
-def choices(role: Role, part: Part, hardware: Hardware, *, supported: bool = True) -> Iterator[tuple[Choice, int]]:
+def choices(
+    role: Role, part: Part, hardware: Hardware, *, supported: bool = True
+) -> Iterator[tuple[Choice, int]]:
     """
-    Yield the choices for *part* of *role* on *hardware* in menu order, each with its preference: the sum of its menu positions.
+    Yield the choices for *part* of *role* on *hardware* in menu order.
 
-    A choice must fill the group exactly, cut the heads evenly, and use TP blocks that the group offers. Whether it fits into
-    memory is not asked here.
+    Each comes with its preference, the sum of its positions in the menus: 0 is what the user named first. A
+    choice fills the group exactly, cuts the attention heads evenly, and uses TP blocks that the group offers.
+    Whether it fits into memory, and whether the batch has a sequence for every rank, is `placement.demand`'s
+    to say.
     """
     kind = precision(role, hardware, supported=supported)
-    if kind is None or (supported and unsupported(role, part, hardware) is not None):
+    if kind is None or (supported and not _runs(hardware, _engine(role, part))):
         return
     match part:
         case Part.TRAIN:
-            menu = role.train
-            assert menu is not None
-            for (tp, pp, dp, place), (a, master), (b, offload), (c, tokens) in itertools.product(
-                _layouts(role, hardware), enumerate(menu.master), enumerate(menu.offload), enumerate(menu.micro_batch_tokens)
-            ):
-                yield TrainChoice(tp, pp, dp, kind, master, offload, tokens), place + a + b + c
+            yield from _train_choices(role, _train_menu(role), hardware, kind)
         case Part.ROLLOUT:
-            rollout = role.rollout
-            assert rollout is not None
-            for (a, tp), (b, share) in itertools.product(
-                enumerate(rollout.tp), enumerate(rollout.gpu_memory_utilization)
-            ):
-                if _can_cut(role, hardware, tp):
-                    yield RolloutChoice(rollout.engine, tp, hardware.gpus // tp, kind, share, rollout.max_num_seqs), a + b
+            yield from _rollout_choices(role, _rollout_menu(role), hardware, kind)
         case Part.FROZEN:
-            for (tp, pp, dp, place), (a, offload) in itertools.product(_layouts(role, hardware), enumerate(role.offload)):
-                yield FrozenChoice(tp, pp, dp, kind, offload), place + a
+            for (layout, place), (a, offload) in itertools.product(
+                _layouts(role, hardware), enumerate(role.offload)
+            ):
+                yield FrozenChoice(*layout, kind, offload), place + a
 
 
 def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
-    """Return why *part* of *role* has no choice on *hardware*, as a sentence; None when nothing speaks against it."""
-    engine = role.rollout.engine if part is Part.ROLLOUT and role.rollout is not None else role.engine
-    have = ".".join(map(str, hardware.compute_capability))
-    if hardware.compute_capability < LEAST_CAPABILITY[engine]:
-        need = ".".join(map(str, LEAST_CAPABILITY[engine]))
-        return f"{role.name} runs on {engine}, which needs compute capability {need}; the card has {have} (rule supported)"
-    if precision(role, hardware) is None:
-        return f"{role.name} asks for {' or '.join(role.precision)}, which compute capability {have} does not run (rule supported)"
-    tps = role.rollout.tp if part is Part.ROLLOUT and role.rollout is not None else role.layout.tp
+    """
+    Return why *part* of *role* has no choice on *hardware*, as a sentence; None when it has one.
+
+    Reasons that switching rule ``supported`` off would not remove come first.
+    """
+    group = "1 GPU" if hardware.gpus == 1 else f"{hardware.gpus} GPUs"
+    tps = _rollout_menu(role).tp if part is Part.ROLLOUT else role.layout.tp
     if not any(_can_cut(role, hardware, tp) for tp in tps):
         sizes = " or ".join(map(str, tps))
-        return f"{hardware.gpus} GPUs cannot be cut into TP blocks of {sizes} for {role.name} ({part})"
-    if part is not Part.ROLLOUT and not list(_layouts(role, hardware)):
-        return f"no layout in the menu of {role.name} fills {hardware.gpus} GPUs"
+        return f"{group} cannot be cut into TP blocks of {sizes} for {role.name} ({part})"
+    if part is not Part.ROLLOUT and not any(_layouts(role, hardware)):
+        return f"no layout in the menu of {role.name} fills {group}"
+    engine = _engine(role, part)
+    have = ".".join(map(str, hardware.compute_capability))
+    if not _runs(hardware, engine):
+        need = ".".join(map(str, LEAST_CAPABILITY[engine]))
+        return (
+            f"{role.name} runs on {engine}, which needs compute capability {need}; the card has {have} "
+            "(rule supported)"
+        )
+    if precision(role, hardware) is None:
+        types = " or ".join(role.precision)
+        return f"{role.name} asks for {types}, which compute capability {have} does not run (rule supported)"
     return None
 
 
-def _layouts(role: Role, hardware: Hardware) -> Iterator[tuple[int, int, int, int]]:
-    """Yield (tp, pp, dp, menu position) of the layouts that fill the group."""
-    menu: LayoutMenu = role.layout
+def can_share_heads(model: Model, tp: int) -> bool:
+    """Whether *tp* GPUs can share the attention heads of *model*: KV heads are cut, or copied, evenly."""
+    return model.heads % tp == 0 and (model.kv_heads % tp == 0 or tp % model.kv_heads == 0)
+
+
+def _train_choices(
+    role: Role, menu: TrainMenu, hardware: Hardware, kind: Precision
+) -> Iterator[tuple[Choice, int]]:
+    for (layout, place), (a, master), (b, offload), (c, tokens) in itertools.product(
+        _layouts(role, hardware),
+        enumerate(menu.master),
+        enumerate(menu.offload),
+        enumerate(menu.micro_batch_tokens),
+    ):
+        yield TrainChoice(*layout, kind, master, offload, tokens), place + a + b + c
+
+
+def _rollout_choices(
+    role: Role, menu: RolloutMenu, hardware: Hardware, kind: Precision
+) -> Iterator[tuple[Choice, int]]:
+    for (a, tp), (b, share) in itertools.product(enumerate(menu.tp), enumerate(menu.gpu_memory_utilization)):
+        if _can_cut(role, hardware, tp):
+            yield RolloutChoice(menu.engine, tp, hardware.gpus // tp, kind, share, menu.max_num_seqs), a + b
+
+
+def _layouts(role: Role, hardware: Hardware) -> Iterator[tuple[tuple[int, int, int], int]]:
+    """Yield the layouts (tp, pp, dp) that fill the group, with their position in the menus."""
     assert role.model is not None
+    menu = role.layout
     for (a, tp), (b, pp) in itertools.product(enumerate(menu.tp), enumerate(menu.pp)):
         dp, rest = divmod(hardware.gpus, tp * pp)
         if rest or pp > role.model.layers or not _can_cut(role, hardware, tp):
             continue
-        if menu.dp is None or dp in menu.dp:
-            yield tp, pp, dp, a + b
+        if menu.dp is None:
+            yield (tp, pp, dp), a + b
+        elif dp in menu.dp:
+            yield (tp, pp, dp), a + b + menu.dp.index(dp)
 
 
 def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
     assert role.model is not None
-    return hardware.gpus % tp == 0 and role.model.heads % tp == 0 and hardware.block(tp) is not None
+    return hardware.gpus % tp == 0 and can_share_heads(role.model, tp) and hardware.block(tp) is not None
+
+
+def _runs(hardware: Hardware, what: Engine | Precision) -> bool:
+    return hardware.compute_capability >= LEAST_CAPABILITY[what]
+
+
+def _engine(role: Role, part: Part) -> Engine:
+    return _rollout_menu(role).engine if part is Part.ROLLOUT else role.engine
+
+
+def _train_menu(role: Role) -> TrainMenu:
+    assert role.train is not None
+    return role.train
+
+
+def _rollout_menu(role: Role) -> RolloutMenu:
+    assert role.rollout is not None
+    return role.rollout

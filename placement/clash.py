@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from placement.choices import parts
 from placement.instance import Instance
 from placement.lower import lower
 from placement.machine import resolve
@@ -148,7 +149,7 @@ def _without_role(role: Role) -> Change:
 
 
 def _may_share(a: Role, b: Role) -> Change:
-    return lambda i: i.replace(rules=i.rules.with_relation(a.name, b.name, Relation.MAY))
+    return lambda i: i.replace(rules=i.rules.excusing(a.name, b.name))
 
 
 def _reserve(reserve: Reserve) -> str:
@@ -167,18 +168,23 @@ def _asked(role: Role) -> str:
 
 
 def _need(instance: Instance, tables: Menu, role: Role) -> str:
-    """Say what *role* needs at the least, with the numbers."""
+    """Say what *role* needs at the least, with the numbers: its smallest group, and the memory when it has that to itself."""
+    needs = {}
+    for profile, hardware in enumerate(tables.profiles):
+        offered = [tables.priced.get((role.name, part, profile), ()) for part in parts(role)]
+        if all(offered):
+            least = [sum(min(c.memory_mib[p] for c in listed) for listed in offered) for p in range(len(tables.phases))]
+            needs[hardware.gpus] = min(max(least), needs.get(hardware.gpus, max(least)))
+    if needs:
+        fewest = min(needs)
+        return f"{role.name} needs {_gpus(fewest)} or more, with {needs[fewest] / 1024:.1f} GiB free on each of {fewest}"
     refusals = tables.refusals.get(role.name, ())
-    options = [
-        (tables.profiles[profile].gpus, max(priced.memory_mib))
-        for (name, _, profile), listed in tables.priced.items()
-        if name is role.name
-        for priced in listed
-    ]
-    if not options:
-        return refusals[-1] if refusals else f"{role.name} finds no group of a size that it may have"
-    fewest = min(gpus for gpus, _ in options)
-    least = min(mib for gpus, mib in options if gpus == fewest)
-    every = sizes(role, len(instance.machine.usable))
-    text = f"{role.name} needs at least {fewest} GPU{'s' if fewest > 1 else ''} with {least / 1024:.1f} GiB free on each"
-    return f"{text} ({refusals[-1]})" if refusals and fewest > min(every) else text
+    wanted = sizes(role, len(instance.machine.usable))
+    usable = len(instance.machine.usable)
+    if not wanted:
+        return f"{role.name} gets {_asked(role)} (the workload says so), and {_gpus(usable)} can be used"
+    return refusals[-1] if refusals else f"no group of {' or '.join(map(str, wanted))} GPUs obeys the rules for {role.name}"
+
+
+def _gpus(count: int) -> str:
+    return f"{count} GPU{'' if count == 1 else 's'}"

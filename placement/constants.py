@@ -1,16 +1,17 @@
 """
-Every number of the cost model that is not physics, with its unit, source and how it was obtained (``data/constants.json``).
+Every number of the cost model that is not physics; ``data/constants.json`` has its unit, its source and how
+it was obtained.
 
-When to modify: a better measurement. Then the data file changes, not this module.
+When to modify: the cost model needs one more number. A better measurement changes the data file alone.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,18 @@ class Constants:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a constant comes from."""
+    """
+    Where a constant comes from.
+
+    Parameters
+    ----------
+    unit
+        Its unit in words.
+    obtained
+        ``published``, ``derived`` (computed from published values, as *source* says) or ``measured``.
+    source
+        Who says so.
+    """
 
     unit: str
     obtained: str
@@ -61,16 +73,19 @@ class Source:
 @functools.cache
 def constants() -> Constants:
     """Return the shipped constants."""
-    return Constants(**{f.name: _data()[f.name]["value"] for f in dataclasses.fields(Constants)})
+    return Constants(**{name: record["value"] for name, record in _records().items()})
 
 
 def sources() -> dict[str, Source]:
-    """Return unit and source of every constant."""
-    return {name: Source(e["unit"], e["obtained"], e["source"]) for name, e in _data().items()}
+    """Return unit and source of every constant, in the order of the data file."""
+    return {
+        name: Source(record["unit"], record["obtained"], record["source"])
+        for name, record in _records().items()
+    }
 
 
 @functools.cache
-def _data() -> dict[str, dict[str, object]]:
-    text = resources.files("placement").joinpath("data/constants.json").read_text(encoding="utf-8")
-    data: dict[str, dict[str, object]] = json.loads(text)
-    return data
+def _records() -> dict[str, dict[str, Any]]:
+    text = (Path(__file__).parent / "data" / "constants.json").read_text(encoding="utf-8")
+    records: dict[str, dict[str, Any]] = json.loads(text)
+    return records

@@ -55,7 +55,7 @@ def dataflow(workload: Workload) -> tuple[StagePlan, ...]:
     )
     update = _present(workload, (RoleName.CRITIC, Work.UPDATE_CRITIC), (RoleName.ACTOR, Work.UPDATE_ACTOR))
     generator = RoleName.ACTOR if workload.is_hybrid else RoleName.ROLLOUT
-    generate = ((generator, Work.GENERATE),)
+    generate = _present(workload, (generator, Work.GENERATE))
     sync = _present(workload, (RoleName.ACTOR, Work.SYNC_WEIGHTS), (RoleName.ROLLOUT, Work.SYNC_WEIGHTS))
     match workload.schedule:
         case Schedule.FULL:

@@ -66,7 +66,7 @@ class Machine:
         """The domains of every level, closest first, restricted to usable GPUs."""
         wanted = set(self.usable)
         return tuple(
-            (level, tuple(kept for d in domains(self.graph, level) if (kept := tuple(g for g in d if g in wanted))))
+            (level, tuple(kept for d in domains(self.topology, level) if (kept := tuple(g for g in d if g in wanted))))
             for level in Level
         )
 

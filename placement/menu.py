@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from placement.candidates import Candidate, Candidates, candidates
 from placement.choices import Choice, Part, choices, parts, unsupported
 from placement.dataflow import StagePlan, Work, dataflow
-from placement.demand import Demand, demand
+from placement.demand import Demand, Refusal, demand
 from placement.hardware import Hardware
 from placement.instance import Instance
 from placement.workload import Role, RoleName
@@ -60,7 +60,7 @@ class Menu:
     priced
         Per role, part and profile: the choices that fit into memory alone and that no other choice matches or beats.
     refusals
-        Per role: sentences saying why some profile offers it nothing.
+        Per role: sentences saying why some profile offers it nothing, the largest groups last.
     """
 
     roles: tuple[Role, ...]
@@ -123,7 +123,7 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates) -> M
     for role in roles:
         said: dict[str, None] = {}
         allowed = set(sizes(role, len(instance.machine.usable)))
-        for hardware, profile in profiles.items():
+        for hardware, profile in sorted(profiles.items(), key=lambda entry: entry[0].gpus):
             if hardware.gpus not in allowed:
                 continue
             for part in parts(role):
@@ -154,8 +154,12 @@ def _price(
         return (), unsupported(role, part, hardware)
     kept: list[PricedChoice] = []
     smallest: tuple[int, Work] | None = None
+    refused: str | None = None
     for choice, preference in listed:
         cost = demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
+        if isinstance(cost, Refusal):
+            refused = cost.why
+            continue
         priced_choice = _priced(role, choice, preference, cost, operations, phases)
         worst = max(priced_choice.memory_mib)
         if worst > room_mib:
@@ -165,8 +169,10 @@ def _price(
         if not any(other.is_as_good_as(priced_choice) for other in kept):
             kept = [other for other in kept if not priced_choice.is_as_good_as(other)]
             kept.append(priced_choice)
-    if kept or smallest is None:
+    if kept:
         return tuple(kept), None
+    if smallest is None:
+        return (), refused
     need, phase = smallest
     return (), (
         f"on {hardware.gpus} GPU{'s' if hardware.gpus > 1 else ''} {role.name} needs at least {need / 1024:.1f} GiB on each "

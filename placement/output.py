@@ -15,6 +15,10 @@ from pathlib import Path
 from placement.errors import OutputError
 
 
+class ReaderGone(Exception):
+    """Whoever read our standard output has left (``| head``): nobody is there to be told."""
+
+
 def refuse_existing(path: Path, *, force: bool) -> None:
     """
     Raise early what `write_file` would raise late, before the work is done.
@@ -77,7 +81,9 @@ def write_stdout(text: str) -> None:
     Raises
     ------
     OutputError
-        If standard output is closed. A reader that left (``| head``) raises BrokenPipeError as usual.
+        If standard output is closed.
+    ReaderGone
+        If its reader has left.
     """
     if sys.stdout is None:
         raise OutputError("standard output is closed; use -o FILE")
@@ -85,6 +91,6 @@ def write_stdout(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        raise
+        raise ReaderGone from None
     except OSError as error:
         raise OutputError(f"cannot write to standard output: {error.strerror or error}") from error

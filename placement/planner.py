@@ -151,11 +151,11 @@ def _comparison(
     if interrupted:
         skipped = Alternative(None, "not computed: interrupted")
         return Comparison(skipped, skipped)
-    free = instance.replace(rules=instance.rules.with_preset("free"), objective=Objective.STEP)
+    free = instance.replace(rules=instance.rules.lifted(), objective=Objective.STEP)
     whole = [instance.machine.usable]
     together = instance.replace(rules=instance.rules.with_preset("colocate"), objective=Objective.STEP)
     return Comparison(
-        free=_alternative(lambda: lower(free, tables), solve, options, deadline),
+        free=_alternative(lambda: lower(free, menu(free)), solve, options, deadline),
         colocated=_alternative(lambda: lower(together, menu(together, groups=whole)), solve, options, deadline),
     )
 
@@ -200,9 +200,9 @@ def price(step_us: int, compare: Comparison, instance: Instance) -> str:
     free = compare.free.step_us
     if free is None:
         return f"price of the rules {compare.free.note}"
-    if step_us <= free:
-        return "the rules cost nothing"
     percent = 100 * (step_us - free) / free
+    if percent < 0.05:
+        return "the rules cost nothing"
     return f"rules cost {percent:.1f} % (preset {instance.rules.preset}; free: {seconds(free)})"
 
 

@@ -84,6 +84,8 @@ class Rules:
         Engine and precision need a chip that can run them.
     affinity, root_complex
         Wishes: actor and ref in one domain; critic and reward not under one root complex.
+    excused
+        Pairs of roles that may share whatever the preset says (used to find out which pairs are in the way).
     """
 
     preset: str = "guide"
@@ -97,10 +99,13 @@ class Rules:
     supported: bool = True
     affinity: bool = True
     root_complex: bool = True
+    excused: frozenset[frozenset[RoleName]] = frozenset()
 
     def relation(self, a: RoleName, b: RoleName) -> Relation:
         """Return how roles *a* and *b*, which differ, stand to each other."""
         pair = frozenset((a, b))
+        if pair in self.excused:
+            return Relation.MAY
         row = _TABLE[self.preset]
         return row[_PAIRS.index(pair)] if pair in _PAIRS else row[-1]
 
@@ -109,9 +114,30 @@ class Rules:
         """The GPUs that roles want by rule ``min_gpus``."""
         return {RoleName.CRITIC: self.critic_min_gpus} if self.critic_min_gpus > 1 else {}
 
+    def excusing(self, a: RoleName, b: RoleName) -> Self:
+        """Return the same rules, but that roles *a* and *b* may share."""
+        return dataclasses.replace(self, excused=self.excused | {frozenset((a, b))})
+
     def with_preset(self, preset: str) -> Self:
         """Return the same rules under another reading of ``isolation``."""
         return dataclasses.replace(self, preset=preset)
+
+    def lifted(self) -> Self:
+        """
+        Return what is left when every rule of choice is lifted: any roles may share any group.
+
+        Memory that must stay free for the machine's sake, busy and hidden GPUs, and what a card cannot run are no choices.
+        """
+        return dataclasses.replace(
+            self,
+            preset="free",
+            contiguity=False,
+            same_card=False,
+            critic_min_gpus=1,
+            reward_reserve_percent=None,
+            affinity=False,
+            root_complex=False,
+        )
 
     def describe(self) -> dict[str, str]:
         """Return the preset, and the switches that are not at their default, as a rule text takes them."""

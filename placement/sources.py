@@ -29,6 +29,21 @@ class Found:
     is_live: bool
 
 
+def read_machine(source: str, *, cards: str | None = None) -> Topology:
+    """
+    Return the machine that *source* names: a file, a shipped name, ``live``, or several joined by ``+``.
+
+    *cards* names the cards where no source does (``a100-40gb``, ``0-3=a100-40gb,4-7=a100-80gb``).
+
+    Raises
+    ------
+    TopologyError
+        If the source cannot be read.
+    """
+    topology = sources.load(source)
+    return topology if cards is None else assign_cards(topology, cards)
+
+
 def machine(source: str | None, *, cards: str | None, say: Callable[[str], None]) -> Found:
     """
     Return the machine that *source* names.
@@ -56,9 +71,7 @@ def machine(source: str | None, *, cards: str | None, say: Callable[[str], None]
             topology = sources.load(DEFAULT_MACHINE)
     else:
         topology = sources.load(source, stdin=stdin)
-    if cards is not None:
-        topology = assign_cards(topology, cards)
-    return Found(topology, is_live)
+    return Found(topology if cards is None else assign_cards(topology, cards), is_live)
 
 
 def visible_gpus(text: str | None, found: Found) -> tuple[int, ...] | None:

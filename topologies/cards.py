@@ -92,6 +92,11 @@ class Card:
     source: str
     verified: bool
 
+    @property
+    def chip(self) -> str:
+        """The product without its memory size: the 40 and 80 GB versions of a card are one chip."""
+        return re.sub(r"[ -]?[0-9]+ ?GB", "", self.name)
+
     def holds(self, memory_mib: int) -> bool:
         """Whether *memory_mib* is a total that this card shows under some driver."""
         totals = (self.total_mib, *self.other_totals_mib)

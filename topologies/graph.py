@@ -191,7 +191,8 @@ class _Builder:
                 widest[g] = max(widest.get(g, 0), found.nvlinks)
                 total[g] = total.get(g, 0) + found.nvlinks
         numbers = itertools.count()
-        joined: networkx.Graph[int] = networkx.Graph(links.keys())
+        joined: networkx.Graph[int] = networkx.Graph()
+        joined.add_edges_from(links)  # given to the constructor, they would make networkx import pandas
         for part in sorted(map(sorted, networkx.connected_components(joined))):
             kinds = {parse_code(self.topology.link(i, j))[0] for i, j in itertools.combinations(part, 2)}
             if kinds.isdisjoint(PCIE_KINDS) and any(total[g] > _most_nvlinks(self.cards[g]) for g in part):

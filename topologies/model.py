@@ -90,6 +90,22 @@ class Topology:
         What was repaired, cut, contradictory or not understood: one sentence each.
     columns
         The optional columns that the text had: among ``cpu_affinity``, ``numa``, ``gpu_numa_id``, ``links``.
+    rows_missing
+        Labels of columns whose row the text lacks.
+    rows_partial_cells_seen
+        Label of a row that is cut or short to the number of link cells that it shows, its X included.
+    conflict
+        Cells that contradict each other, as ``"row-column"``.
+    extra_columns
+        Names of columns that nvidia-smi does not print.
+    other_columns
+        Number of link columns whose name is lost.
+    p2p
+        Peer-to-peer state of every pair i < j that the source states, as printed (``OK``, ``GNS``); it is not a link.
+    p2p_kind
+        Which capability was asked for (``r``, ``w``, ``rw``, ``n`` …), ``"unknown"`` when the text does not say; None without `p2p`.
+    gpus_near_cpu
+        CPU number to the GPUs that have an affinity with it.
     """
 
     gpus: tuple[Gpu, ...]
@@ -99,6 +115,14 @@ class Topology:
     format: str = "topo-m"
     warnings: tuple[str, ...] = ()
     columns: frozenset[str] = frozenset()
+    rows_missing: tuple[str, ...] = ()
+    rows_partial_cells_seen: Mapping[str, int] = field(default_factory=dict)
+    conflict: tuple[str, ...] = ()
+    extra_columns: tuple[str, ...] = ()
+    other_columns: int = 0
+    p2p: Mapping[Pair, str] = field(default_factory=dict)
+    p2p_kind: str | None = None
+    gpus_near_cpu: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.gpus:
@@ -106,7 +130,7 @@ class Topology:
         for position, gpu in enumerate(self.gpus):
             if gpu.index != position:
                 raise TopologyError(f"GPU indices must run 0, 1, 2 …; position {position} holds GPU {gpu.index}")
-        for i, j in self.links:
+        for i, j in (*self.links, *self.p2p):
             if not 0 <= i < j < len(self.gpus):
                 raise TopologyError(f"link {i}-{j} names GPUs that a machine of {len(self.gpus)} GPUs does not have")
         for index, nics in self.gpu_nic.items():

@@ -10,9 +10,10 @@ When to modify: a new way in which lines get damaged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from topologies import codes
 from topologies.text import Line, Page
@@ -83,6 +84,8 @@ class Row:
         Line number in the source.
     is_last
         Nothing but blanks follows it in the source.
+    has_layout
+        Its words stand where they stood when it was printed.
     """
 
     label: str
@@ -90,6 +93,7 @@ class Row:
     offset: int
     number: int
     is_last: bool
+    has_layout: bool = True
 
 
 @dataclass(slots=True)
@@ -133,7 +137,7 @@ def find_blocks(page: Page) -> list[Block]:
                 block = Block(part.number)
                 blocks.append(block)
             is_last = part.last_number == last and part.ends_line
-            block.rows.append(Row(part.label, part.text[part.body :], part.body, part.number, is_last))
+            block.rows.append(Row(part.label, part.text[part.body :], part.body, part.number, is_last, part.has_layout))
             block.notes += [note for note in part.notes if note not in block.notes]
         elif block is not None:
             for nic, name in _NIC_NAME.findall(part.text):
@@ -157,6 +161,7 @@ class _Part:
     body: int = 0
     last_number: int = 0
     ends_line: bool = True
+    has_layout: bool = True
     notes: list[str] = field(default_factory=list)
 
 
@@ -206,14 +211,13 @@ def _column_names(page: Page) -> frozenset[str]:
 
 
 def _own_row(text: str, names: frozenset[str]) -> tuple[int, str, int] | None:
-    """Return start, label and end of label when *text* is a row of a device that only the header knows, or of a label alone."""
+    """Return start, label and end of label when *text* is a row of a device that only the header knows."""
     stripped = text.lstrip()
     label, _, rest = stripped.partition("\t") if "\t" in stripped else stripped.partition(" ")
     if label not in names:
         return None
-    first = rest.split(maxsplit=1)[:1]
-    known = not first or codes.is_link(first[0]) or first[0] in codes.SELF or bool(codes.unglue(first[0]))
-    if not known or (not first and not is_gpu_label(label)):
+    first = next(iter(rest.split(maxsplit=1)), "")
+    if not codes.is_link(first) and first not in codes.SELF and not codes.unglue(first):
         return None
     start = len(text) - len(stripped)
     return start, label, start + len(label)
@@ -278,28 +282,28 @@ def _columns_of(title: str, start: int) -> list[Column]:
     return found
 
 
-def _rejoin(parts: Iterator[_Part]) -> Iterator[_Part]:
+def _rejoin(parts: Iterable[_Part]) -> Iterator[_Part]:
     """Yield *parts* with wrapped headers and rows in one piece."""
-    group: list[_Part] = []
+    groups: list[list[_Part]] = []
     for part in parts:
-        if group and part.number == group[-1].last_number + 1 and _continues(group, part):
-            group.append(part)
-            continue
-        if group:
-            yield from _joined(group)
-        group = [part] if part.header or part.label is not None else []
-        if not group:
-            yield part
-    if group:
-        yield from _joined(group)
+        last = groups[-1] if groups else None
+        if last is not None and part.number == last[-1].last_number + 1 and _continues(last, part):
+            last.append(part)
+        else:
+            groups.append([part])
+    wrapped = [part.text for group in groups for part in group[:-1]]
+    width = max(map(len, wrapped), default=0)
+    is_whole = all(len(text) == width for text in wrapped) and any(text[-1:].isspace() for text in wrapped)
+    for group in groups:
+        yield group[0] if len(group) == 1 else _joined(group, width, is_whole)
 
 
 def _continues(group: list[_Part], part: _Part) -> bool:
     """Whether *part* is the next line of what *group* began."""
     tokens = part.text.split()
-    if not tokens or part.label is not None:
-        return False
     head = group[0]
+    if not tokens or part.label is not None or (not head.header and head.label is None):
+        return False
     if head.header:
         if part.header:  # a wrapped header may go on with GPU labels, but not from the first one again
             first = part.header[0]
@@ -322,32 +326,45 @@ def _is_cell(token: str) -> bool:
     return codes.is_link(token) or token in codes.SELF or codes.is_value(token)
 
 
-def _joined(group: list[_Part]) -> Iterator[_Part]:
+def _joined(group: list[_Part], width: int, is_whole: bool) -> _Part:
+    """Return the parts of *group* as one; *is_whole* says that the lines still have all their blanks, up to *width*."""
     head = group[0]
-    if len(group) == 1:
-        yield head
-        return
-    width = max(len(part.text) for part in group[:-1])
     text = head.text
-    for left, part in zip(group, group[1:], strict=False):
-        text = text + " " * (width - len(left.text)) + _gap(left, part) + part.text
-    note = f"line {head.number} and the ones below it were wrapped by a terminal and have been joined"
-    notes = [*head.notes, note]
-    header = parse_header(text) if head.header else ()
-    yield _Part(text, head.number, header, head.label, head.body, group[-1].last_number, group[-1].ends_line, notes)
+    for left, part in pairwise(group):
+        gap = "" if is_whole else " " * (width - len(left.text)) + _gap(left, part)
+        text += gap + part.text
+    return _Part(
+        text,
+        head.number,
+        header=parse_header(text) if head.header else (),
+        label=head.label,
+        body=head.body,
+        last_number=group[-1].last_number,
+        ends_line=group[-1].ends_line,
+        has_layout=is_whole,
+        notes=[*head.notes, "lines that a terminal had wrapped have been joined"],
+    )
+
+
+_EITHER = "~"
+"""Stands where nobody can tell whether two halves are one word; no cell contains it, so that neither reading is used."""
 
 
 def _gap(left: _Part, right: _Part) -> str:
-    """Return a space unless the two lines are halves of one word."""
+    """Return what was between two lines: nothing when they are halves of one word, a space when each ends a word."""
     if left.text[-1:].isspace() or right.text[:1].isspace():
-        return ""
+        return " "
     a, b = left.text.split()[-1], right.text.split()[0]
-    whole = _touching(left, right)
+    whole = a + b
     if left.header:
-        is_one_word = whole in _TITLE_WORDS or (re.fullmatch(codes.DEVICE, whole) is not None and not _is_title_part(b))
+        is_word = whole in _TITLE_WORDS or re.fullmatch(codes.DEVICE, whole) is not None
+        are_words = _is_title_part(a) and _is_title_part(b)
     else:
-        is_one_word = _is_cell(whole) and not (_is_cell(a) and _is_cell(b) and a[-1:] not in ",-")
-    return "" if is_one_word else " "
+        is_word = _is_cell(whole)
+        are_words = _is_cell(a) and _is_cell(b) and a[-1] not in ",-"
+    if is_word and are_words:
+        return _EITHER
+    return "" if is_word else " "
 
 
 def _is_title_part(token: str) -> bool:

@@ -183,7 +183,7 @@ def _by_layout(
         return blank, tuple(word.text for word in rest)
     if len(rest) >= len(tail):
         return _by_position([word.text for word in rest], tail)
-    if not re.search(r"\S  ", row.body.strip()):  # one space between all cells: no layout left
+    if not row.has_layout or not re.search(r"\S  ", row.body.strip()):  # the second: one space between all cells
         return blank, tuple(word.text for word in rest)
     before = words[len(words) - len(rest) - 1] if len(rest) < len(words) else _Word("", row.offset)
     if (tabbed := _tab_fields(before, rest)) is not None:

@@ -251,7 +251,7 @@ class _MatrixReader:
             if len(short) == 1:  # a row that lost a cell: all of it may be shifted
                 unused.add(short[0])
                 self.warnings.append(f"row {short[0]} is short and contradicts the other rows: its cells were not used")
-            elif (column, row) not in {tuple(c) for c in ()} and _order(row) < _order(column):
+            elif _order(row) < _order(column):
                 self.conflicts += [f"{_short(row)}-{_short(column)}", f"{_short(column)}-{_short(row)}"]
                 self.warnings.append(
                     f"row {row} says {code} for {column}, but row {column} says {opposite} for {row}: the link is left unknown"

@@ -25,7 +25,7 @@ _ESCAPES = re.compile(
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
     r"|\x1b[()][0-9A-Z]|\x1b[=>78]"
     r"|\^\[\[[0-9;]*[A-Za-z]"  # as `cat -v` shows them
-    r"|(?<![\w\])])\[[0-9]{1,2}(?:;[0-9]{1,3})*m"  # pasted without the escape byte
+    r"|(?<![\w\])])\[[0-9]{1,2}(?:;[0-9]{1,3})*m|\[0m"  # pasted without the escape byte
 )
 _SPACES = str.maketrans(
     {

@@ -27,14 +27,13 @@ def run() -> int:
     """Run the command line and return its exit code."""
     from placement.cli.app import app
     from placement.errors import PlacementError, SolverBug
+    from placement.output import ReaderGone
     from topologies.errors import TopologyError
 
     try:
         code = app(standalone_mode=False)
-    except KeyboardInterrupt:
-        return _say("interrupted", EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        # Whoever read us has gone. Python would complain again when it flushes at exit.
+    except ReaderGone:
+        # Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
     except SolverBug as error:
@@ -43,6 +42,8 @@ def run() -> int:
         return _say(f"error: {error}", EXIT_INPUT)
     except Exception as error:
         return _usage(error)
+    if code == EXIT_INTERRUPTED:
+        return _say("interrupted", code)
     return code if isinstance(code, int) else 0
 
 
@@ -50,8 +51,6 @@ def _usage(error: Exception) -> int:
     """Report what click says about the command line; anything else is our bug and stays loud."""
     show = getattr(error, "show", None)
     exit_code = getattr(error, "exit_code", None)
-    if type(error).__name__ == "Abort":
-        return _say("interrupted", EXIT_INTERRUPTED)
     if show is None or exit_code is None:
         raise error
     show()

@@ -7,9 +7,12 @@ When to modify: a new kind of shipped thing.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 
-from placement.cli.table import console, new_table
+from rich.console import RenderableType
+
+from placement.cli.table import new_table, rendered
 from placement.output import write_stdout
 
 Row = dict[str, object]
@@ -28,14 +31,15 @@ def run(kind: str | None, *, as_json: bool) -> int:
     if as_json:
         write_stdout(json.dumps(chosen if kind is None else chosen[kind], indent=2, ensure_ascii=False) + "\n")
         return 0
-    out = console(to_stderr=False)
+    parts: list[RenderableType] = []
     for name, rows in chosen.items():
         if kind is None:
-            out.print(name)
+            parts.append(name)
         table = new_table(*((column, "left") for column in rows[0]))
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
-        out.print(table)
+        parts.append(table)
+    write_stdout(rendered(*parts, stream=sys.stdout))
     return 0
 
 

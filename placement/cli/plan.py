@@ -7,6 +7,7 @@ When to modify: what the command reads, writes or says.
 from __future__ import annotations
 
 import json
+import sys
 
 
 from collections.abc import Callable
@@ -73,11 +74,11 @@ def run(
         options = Options(time_limit_s=time_limit_s, workers=workers, on_incumbent=progress.update)
         question = ask(parse_rules(*filter(None, [job.rules, *rules])))
         outcome = plan(question, solver=SolverName(solver), options=options)
-    return _report(question, outcome, output=output, force=force, as_json=as_json)
+    return _report(outcome, output=output, force=force, as_json=as_json)
 
 
-def _report(question: Instance, outcome: Outcome, *, output: Path | None, force: bool, as_json: bool) -> int:
-    from placement.cli.table import print_plan
+def _report(outcome: Outcome, *, output: Path | None, force: bool, as_json: bool) -> int:
+    from placement.cli.table import plan_table
 
     if outcome.plan is None:
         note(outcome.verdict)
@@ -88,7 +89,7 @@ def _report(question: Instance, outcome: Outcome, *, output: Path | None, force:
         if outcome.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_NO if outcome.status is Status.INFEASIBLE else EXIT_TIME
-    print_plan(outcome.plan, question)
+    note(plan_table(outcome.plan, stream=sys.stderr).rstrip())
     text = _json(to_document(outcome.plan)) if as_json else dump(outcome.plan)
     if outcome.interrupted:
         # The user stopped us: the best plan so far is shown, but no file says that it is the answer.
@@ -121,7 +122,7 @@ def _presets(
     job: Workload, ask: Callable[[Rules], Instance], solver: SolverName, options: Options, *, as_json: bool
 ) -> int:
     """``--rules all``: one line per preset; the exit code says whether any of them has a plan."""
-    from placement.cli.table import console, new_table
+    from placement.cli.table import new_table, rendered
 
     rows = []
     for preset in PRESETS:
@@ -135,7 +136,7 @@ def _presets(
         table = new_table(("preset", "left"), ("step", "right"), ("GPUs", "right"), ("status", "left"), ("map", "left"))
         for preset, outcome in rows:
             table.add_row(preset, *_preset_row(outcome))
-        console(to_stderr=False).print(table)
+        write_stdout(rendered(table, stream=sys.stdout))
     return 0 if any(outcome.plan for _, outcome in rows) else EXIT_NO
 
 

@@ -6,15 +6,16 @@ When to modify: how a plan looks on a terminal.
 
 from __future__ import annotations
 
+import io
 import os
-import sys
+import shutil
+from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placement.instance import Instance
 from placement.planner import seconds
 from placement.plans import Alternative, GpuMemory, Plan, RolePlan
 
@@ -22,26 +23,35 @@ WIDTH = 100
 BAR = 24
 
 
-def console(*, to_stderr: bool = True) -> Console:
-    """Return a console of at most `WIDTH` columns; plain text unless it is a terminal."""
-    stream = sys.stderr if to_stderr else sys.stdout
+def rendered(*parts: RenderableType, stream: TextIO | None) -> str:
+    """Return *parts* as text for *stream*: at most `WIDTH` columns, plain unless it is a terminal."""
     is_terminal = stream is not None and stream.isatty()
-    width = min(WIDTH, os.get_terminal_size(stream.fileno()).columns) if is_terminal else WIDTH
-    return Console(file=stream, width=max(width, 60), highlight=False, soft_wrap=False, no_color=not is_terminal)
+    width = min(WIDTH, shutil.get_terminal_size().columns) if is_terminal else WIDTH
+    out = Console(
+        file=io.StringIO(),
+        width=max(width, 60),
+        force_terminal=is_terminal,
+        highlight=False,
+        no_color=not is_terminal or "NO_COLOR" in os.environ,
+    )
+    for part in parts:
+        out.print(part)
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def print_plan(plan: Plan, question: Instance, out: Console | None = None) -> None:
-    """Print *plan* to standard error (or *out*)."""
-    if out is None:
-        if sys.stderr is None:
-            return
-        out = console()
-    out.print(Text(plan.verdict, style="bold"))
-    out.print(_roles(plan))
-    out.print(_memory(plan))
-    out.print(_stages(plan))
-    out.print(_against(plan))
-    out.print(f"rules: {', '.join(f'{k} {v}' for k, v in plan.rules.items())}; {_proof(plan)}")
+def plan_table(plan: Plan, *, stream: TextIO | None) -> str:
+    """Return *plan* as text for *stream*."""
+    rules = ", ".join(f"{name} {value}" for name, value in plan.rules.items())
+    return rendered(
+        Text(plan.verdict, style="bold"),
+        _roles(plan),
+        _memory(plan),
+        _stages(plan),
+        _against(plan),
+        f"rules: {rules}; {_proof(plan)}",
+        stream=stream,
+    )
 
 
 def new_table(*columns: tuple[str, str]) -> Table:
@@ -120,7 +130,9 @@ def _beside(step: int, other: Alternative) -> str:
 
 def _proof(plan: Plan) -> str:
     proof = plan.proof
+    star = next(t for t in proof.objective_terms if t.name == "step_us")
+    times = f"T* {seconds(star.value)}, bound {seconds(star.bound)}"
     open_terms = [t.name for t in proof.objective_terms if t.value != t.bound]
     if not open_terms:
-        return f"proven: T* {seconds(proof.objective)}, bound {seconds(proof.bound)}, gap 0 %, every term"
-    return f"T* {seconds(proof.objective)}, bound {seconds(proof.bound)}, gap {proof.gap:.1%}; open: {', '.join(open_terms)}"
+        return f"proven: {times}, gap 0 %, every term"
+    return f"{times}, gap {proof.gap:.1%}; not proven: {', '.join(open_terms)}"

@@ -7,13 +7,16 @@ When to modify: what the command shows.
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from rich.console import RenderableType
 from rich.table import Table
 
 from placement.cli import EXIT_INPUT
 from placement.cli.say import note
-from placement.cli.table import console, new_table
+from placement.cli.table import new_table, rendered
 from placement.output import write_file, write_stdout
 from placement.sources import machine
 from topologies.document import error_document, to_document
@@ -44,7 +47,7 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
 
         write_stdout(dump(to_document(topology, islands=islands(topology))))
     elif svg is None:
-        _show(topology)
+        write_stdout(rendered(*_page(topology), stream=sys.stdout))
     return 0
 
 
@@ -52,18 +55,17 @@ def _json(document: object) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _show(topology: Topology) -> None:
-    out = console(to_stderr=False)
+def _page(topology: Topology) -> Iterator[RenderableType]:
     groups = islands(topology)
     names = ", ".join("{" + ",".join(map(str, island)) + "}" for island in groups)
-    out.print(f"{len(topology.gpus)} GPUs, read as {topology.format}; islands: {names}")
-    out.print(_matrix(topology, groups))
-    out.print(_gpus(topology, groups))
+    yield f"{len(topology.gpus)} GPUs, read as {topology.format}; islands: {names}"
+    yield _matrix(topology, groups)
+    yield _gpus(topology, groups)
     for nic, device in topology.nics.items():
         near = [f"GPU{g} {codes[nic]}" for g, codes in topology.gpu_nic.items() if codes.get(nic) in {"PIX", "PXB", "PHB"}]
-        out.print(f"{nic} ({device or 'device not named'}): {'near ' + ', '.join(near) if near else 'near no GPU'}")
+        yield f"{nic} ({device or 'device not named'}): {'near ' + ', '.join(near) if near else 'near no GPU'}"
     for warning in topology.warnings:
-        out.print(f"warning: {warning}")
+        yield f"warning: {warning}"
 
 
 def _matrix(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> Table:

@@ -127,7 +127,7 @@ class Text:
     anchor
         Which part of it stands at *x*.
     role
-        Number of the role on whose colour it stands, if any.
+        Place in the palette of the role on whose colour it stands, if any.
     """
 
     x: float
@@ -160,7 +160,7 @@ class Panel:
     radius
         Of its corners, px.
     role
-        Number of the role whose colour it has, if any.
+        Place in the palette of the role whose colour it has, if any.
     hint
         What a viewer shows on hovering.
     """
@@ -233,16 +233,13 @@ class Picture:
     shapes
         In the order in which they are painted.
     caption
-        What it shows, in one sentence, for those who cannot see it.
-    roles
-        How many roles have a colour.
+        What it shows, in words, for those who cannot see it.
     """
 
     width: float
     height: float
     shapes: tuple[Shape, ...]
     caption: str
-    roles: tuple[str, ...]
 
 
 def text_width(words: str, style: TextStyle) -> float:

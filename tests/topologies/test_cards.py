@@ -24,8 +24,8 @@ def test_slugs_and_names_are_unique():
 
 def test_the_cards_that_users_type_are_there():
     wanted = (
-        "a100-40gb a100-80gb a100-pcie-40gb a100-pcie-80gb h100-80gb h100-nvl h200 b200 l40s rtx4090 rtx3090 a6000 "
-        "v100-16gb v100-32gb p100-16gb a800-80gb"
+        "a100-40gb a100-80gb a100-pcie-40gb a100-pcie-80gb h100-80gb h100-nvl h200 b200 l40s rtx4090 "
+        "rtx3090 a6000 v100-16gb v100-32gb p100-16gb a800-80gb"
     )
     assert set(wanted.split()) <= {card.slug for card in cards()}
 
@@ -99,7 +99,8 @@ def test_memory_decides_between_cards_of_one_name(memory_mib, slug):
         pytest.param(
             "h20O",
             None,
-            "there is no card 'h20O' in the catalogue (`placement catalog gpus` lists them); did you mean h20 or h200 or gh200?",
+            "there is no card 'h20O' in the catalogue (`placement catalog gpus` lists them); "
+            "did you mean h20 or h200 or gh200?",
             id="typing error",
         ),
         pytest.param(
@@ -193,12 +194,14 @@ def test_a_malformed_assignment_is_refused(spec, message):
     [
         pytest.param(
             Gpu(0, name="NVIDIA L40S"),
-            "--gpu says that GPU 0 is a100-40gb, but a source names it 'NVIDIA L40S': drop --gpu or correct it",
+            "--gpu says that GPU 0 is a100-40gb, but a source names it 'NVIDIA L40S': "
+            "drop --gpu or correct it",
             id="another name",
         ),
         pytest.param(
             Gpu(0, memory_mib=81920),
-            "--gpu says that GPU 0 is a100-40gb (40960 MiB), but a source gives it 81920 MiB: drop --gpu or correct it",
+            "--gpu says that GPU 0 is a100-40gb (40960 MiB), but a source gives it 81920 MiB: "
+            "drop --gpu or correct it",
             id="another memory",
         ),
     ],

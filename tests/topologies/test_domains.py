@@ -206,9 +206,12 @@ def test_no_stated_code_is_read_as_farther_than_it_says(machine):
 
 
 def test_islands_of_a_topology_need_no_networkx():
-    code = (
-        "import sys; from topologies.domains import Level, domains, islands; "
-        "from topologies.model import Gpu, Topology; t = Topology((Gpu(0), Gpu(1)), {(0, 1): 'NV4'}); islands(t); [domains(t, level) for level in Level]; "
-        "assert 'networkx' not in sys.modules"
-    )
+    code = """if True:
+        import sys
+        from topologies.domains import Level, domains, islands
+        from topologies.model import Gpu, Topology
+        machine = Topology((Gpu(0), Gpu(1)), {(0, 1): "NV4"})
+        islands(machine), [domains(machine, level) for level in Level]
+        assert "networkx" not in sys.modules
+    """
     subprocess.run([sys.executable, "-c", code], check=True)

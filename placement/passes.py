@@ -1,0 +1,149 @@
+"""
+Time in which a step's tokens pass through a model in micro-batches, seconds. Formulas and symbols:
+docs/model.md.
+
+Forward passes and training differ in what a micro-batch does (`MicroBatch`), not in how it is done.
+
+When to modify: what FSDP, TP or PP cost in every micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from operator import itemgetter
+
+from placement.batches import Cut
+from placement.choices import FrozenChoice, TrainChoice
+from placement.collectives import all_reduce_s, gather_s
+from placement.constants import Constants
+from placement.hardware import Hardware
+from placement.models import Model
+from placement.workload import Engine
+
+Share = tuple[str, float]
+"""A part of a time: what it is spent on, and seconds."""
+
+COMPUTE = "compute"
+BUBBLE = "pipeline bubble"
+OFFLOAD = "copies to and from host memory (offload)"
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Seconds, and what bounds them in words."""
+
+    seconds: float
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """
+    What a micro-batch does.
+
+    Parameters
+    ----------
+    flops_per_token
+        Over the whole model.
+    mfu
+        Share of the peak rate at which they run.
+    reduces
+        TP all-reduces in every layer.
+    gathers, scattered
+        FSDP: all-gathers of the parameters, and bytes of gradients (of the whole model) that are reduced and
+        scattered.
+    streamed
+        FSDP: bytes that every GPU exchanges with host memory.
+    """
+
+    flops_per_token: float
+    mfu: float
+    reduces: int
+    gathers: int
+    scattered: float = 0.0
+    streamed: float = 0.0
+
+
+def timed(shares: Iterable[Share]) -> Timed:
+    """Return the sum of *shares*, bound by the largest (the first of equals)."""
+    listed = tuple(shares)
+    return Timed(sum(seconds for _, seconds in listed), max(listed, key=itemgetter(1))[0])
+
+
+def gb(bytes_per_s: float) -> str:
+    """Return a bandwidth as people read it."""
+    return f"{bytes_per_s / 1e9:.0f} GB/s"
+
+
+def passes(
+    engine: Engine,
+    model: Model,
+    choice: TrainChoice | FrozenChoice,
+    cut: Cut,
+    each: MicroBatch,
+    hardware: Hardware,
+    c: Constants,
+) -> list[Share]:
+    """
+    Return what the time is spent on when a rank's share of the tokens passes through the model.
+
+    FSDP gathers parameters, scatters gradients and fetches what is streamed in every micro-batch, behind the
+    compute as far as that lasts; only the first layer's gather has nothing to hide behind. Pipelines of p
+    stages and m micro-batches idle for (p - 1)/m of their work, in every update anew.
+    """
+    count = cut.updates * cut.micro_batches
+    rate = hardware.flops * each.mfu * choice.tp * choice.pp
+    compute = each.flops_per_token * cut.tokens * count / rate
+    reduce = tp_all_reduce_s(model, cut.tokens, choice.tp, hardware, c)
+    reducing = each.reduces * model.layers / choice.pp * count * reduce
+    bubble = (compute + reducing) * (choice.pp - 1) / cut.micro_batches
+    busy = compute + reducing + bubble
+    shares = [(COMPUTE, compute), (over_block(hardware, choice.tp), reducing), (BUBBLE, bubble)]
+    if engine is not Engine.FSDP:
+        return shares
+    gather = data_parallel_s(2 * model.parameters, choice, hardware, c)
+    scatter = data_parallel_s(each.scattered, choice, hardware, c) if each.scattered else 0.0
+    network = count * (each.gathers * gather + scatter)
+    host = count * each.streamed / hardware.host_bytes_per_s
+    exposed = count * gather / model.layers
+    over_ring = f"parameter all-gather over {gb(hardware.ring_bytes_per_s)}"
+    if network + host <= busy:
+        return [*shares, (over_ring, exposed)]
+    return [(over_ring if network >= host else OFFLOAD, network + host + exposed)]
+
+
+def flops_per_token(model: Model, context: float) -> float:
+    """
+    Return the FLOP of a forward pass per token: ``2 · P_act``, and attention over *context* tokens.
+
+    Causal masking leaves half of them: ``2 · L · heads · head_dim · context``.
+    """
+    return 2 * (model.active_parameters + model.layers * model.heads * model.head_dim * context)
+
+
+def tp_all_reduce_s(model: Model, tokens: float, tp: int, hardware: Hardware, c: Constants) -> float:
+    """Return one all-reduce of a layer's 16-bit output over the TP blocks; 0 without tensor parallelism."""
+    width = hardware.block(tp)
+    assert width is not None
+    size = 2 * tokens * model.hidden
+    return all_reduce_s(size, tp, width, nvlink=hardware.is_block_nvlink(tp), c=c)
+
+
+def over_block(hardware: Hardware, tp: int) -> str:
+    """Return what TP all-reduces are called, with the bandwidth of their block."""
+    return f"TP all-reduce over {gb(hardware.block(tp) or 0.0)}"
+
+
+def data_parallel_s(
+    size: float, choice: TrainChoice | FrozenChoice, hardware: Hardware, c: Constants
+) -> float:
+    """
+    Return an all-gather or reduce-scatter over the data-parallel ranks, of a model of *size* bytes in all.
+
+    Every position in the grid of TP and PP has a ring of its own with its share of the bytes, all at once.
+    NVLinks carry them side by side; other links are shared, and then the whole model passes the bottleneck.
+    """
+    rings = choice.tp * choice.pp
+    width = hardware.ring_bytes_per_s if hardware.ring_nvlink else hardware.ring_bytes_per_s / rings
+    return gather_s(size / rings, choice.dp, width, nvlink=hardware.ring_nvlink, c=c)

@@ -1,0 +1,184 @@
+"""The commands as people run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from placement.devicemap import load
+from placement.plans import Plan
+
+
+def test_plan_prints_yaml_on_standard_output_and_the_table_on_standard_error(placement):
+    process = placement("plan", "--topology", "dgx-a100-80gb", "--workload", "ppo-1.5b")
+    assert process.returncode == 0
+    plan = load(process.stdout)
+    assert isinstance(plan, Plan)
+    assert plan.proof.status == "optimal"
+    assert process.stderr.startswith(plan.verdict)
+    for word in ("GPUs in rank order", "trivial plan", "proven", "actor", "update"):
+        assert word in process.stderr
+    assert max(map(len, process.stderr.splitlines())) <= 100
+
+
+def test_the_same_question_gives_the_same_bytes(placement):
+    arguments = ("plan", "--topology", "dgx-1-v100", "--workload", "ppo-1.5b")
+    first = placement(*arguments).stdout
+    assert first == placement(*arguments, "--workers", "2").stdout
+    assert first == placement(*arguments, env={**os.environ, "PYTHONHASHSEED": "7"}).stdout
+
+
+def test_json_is_the_same_document(placement):
+    arguments = ("plan", "--topology", "a100-pcie-mixed-4", "--workload", "ppo-0.5b")
+    assert json.loads(placement(*arguments, "--json").stdout) == yaml.safe_load(placement(*arguments).stdout)
+
+
+def test_no_plan_is_an_answer_with_reasons(placement):
+    process = placement("plan", "--topology", "a100-1", "--workload", "ppo-1.5b", "--json")
+    assert process.returncode == 1
+    document = json.loads(process.stdout)
+    assert document["device_map"] is None
+    assert document["proof"]["status"] == "infeasible"
+    assert "critic and ref share no GPU (isolation, preset guide)" in document["clash"]
+    assert "because critic and ref share no GPU" in process.stderr
+
+
+def test_no_plan_prints_no_yaml(placement):
+    process = placement("plan", "--topology", "a100-1", "--workload", "ppo-1.5b")
+    assert (process.returncode, process.stdout) == (1, "")
+
+
+def test_out_of_time_without_a_plan_is_exit_3(placement):
+    process = placement("plan", "--topology", "dgx-a100-80gb", "--time-limit", "0")
+    assert process.returncode in (0, 3)
+    if process.returncode == 3:
+        assert "--time-limit" in process.stderr
+    else:
+        assert load(process.stdout).proof.status == "feasible"
+
+
+def test_output_file(placement, tmp_path):
+    arguments = ("plan", "--topology", "a100-pcie-mixed-4", "--workload", "ppo-0.5b")
+    process = placement(*arguments, "-o", "map.yaml")
+    assert (process.returncode, process.stdout) == (0, "")
+    assert (tmp_path / "map.yaml").read_text() == placement(*arguments).stdout
+
+
+def test_rules_all_has_one_line_per_preset(placement):
+    process = placement("plan", "--topology", "a100-pcie-mixed-4", "--workload", "ppo-0.5b", "--rules", "all")
+    assert process.returncode == 0
+    firsts = [line.split()[0] for line in process.stdout.splitlines() if line[:1].isalpha()]
+    assert firsts == ["preset", "guide", "minimal", "strict", "four", "colocate", "free"]
+
+
+def test_the_command_line_wins_over_the_workload_file(placement, tmp_path):
+    from placement.catalog import workload_text
+
+    (tmp_path / "job.yaml").write_text(workload_text("ppo-0.5b") + "\nrules: strict,reserve=9%\n" if "\nrules:" not in workload_text("ppo-0.5b") else workload_text("ppo-0.5b").replace("rules: guide", "rules: strict,reserve=9%"))
+    plan = load(placement("plan", "--topology", "dgx-h100", "--workload", "job.yaml", "--rules", "free").stdout)
+    assert plan.rules == {"preset": "free", "reserve": "9%"}
+
+
+def test_objective_and_visible_reach_the_map(placement):
+    process = placement("plan", "--topology", "dgx-h100", "--workload", "grpo-1.5b", "--objective", "gpus", "--visible", "4-7")
+    plan = load(process.stdout)
+    assert len(plan.used_gpus) == 1
+    assert plan.environment["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+    assert plan.proof.objective_terms[0].name == "gpus_used"
+
+
+def test_standard_input_is_a_source(placement):
+    from topologies.catalog import machine_text
+
+    process = placement("topology", "-", "--json", stdin=machine_text("dgx-1-v100"))
+    assert json.loads(process.stdout)["islands"] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_joined_sources_and_named_cards_are_one_machine(placement, tmp_path):
+    matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV12\t0-31\nGPU1\tNV12\t X \t0-31\n"
+    (tmp_path / "topo.txt").write_text(matrix)
+    (tmp_path / "gpus.csv").write_text(
+        "name, index, memory.total [MiB]\nNVIDIA A100-SXM4-80GB, 1, 81920 MiB\nNVIDIA A100-SXM4-80GB, 0, 81920 MiB\n"
+    )
+    joined = placement("plan", "--topology", "topo.txt+gpus.csv", "--workload", "grpo-1.5b")
+    named = placement("plan", "--topology", "topo.txt", "--gpu", "a100-80gb", "--workload", "grpo-1.5b")
+    assert joined.returncode == named.returncode == 0, joined.stderr + named.stderr
+    assert load(joined.stdout).device_map == load(named.stdout).device_map
+
+
+@pytest.mark.parametrize("kind", ["gpus", "models", "machines", "workloads", "rules"])
+def test_catalog(placement, kind):
+    assert len(json.loads(placement("catalog", kind, "--json").stdout)) >= 8
+    assert placement("catalog", kind).returncode == 0
+
+
+def test_the_whole_catalog_and_the_schema(placement):
+    assert set(json.loads(placement("catalog", "--json").stdout)) == {"gpus", "models", "machines", "workloads", "rules"}
+    assert json.loads(placement("schema", "workload").stdout)["type"] == "object"
+
+
+def test_topology_forms(placement, tmp_path):
+    text = placement("topology", "dgx-a100-80gb").stdout
+    assert "NV12" in text
+    assert "{0,1,2,3,4,5,6,7}" in text
+    (tmp_path / "machine.yaml").write_text(placement("topology", "dgx-a100-80gb", "--yaml").stdout)
+    again = placement("topology", "machine.yaml", "--json")
+    first = json.loads(placement("topology", "dgx-a100-80gb", "--json").stdout)
+    second = json.loads(again.stdout)
+    assert second["links"] == first["links"]
+    assert second["gpus"] == first["gpus"]
+    assert placement("topology", "dgx-a100-80gb", "--svg", "machine.svg").returncode == 0
+    assert (tmp_path / "machine.svg").read_text().startswith("<svg")
+
+
+def test_an_error_in_json_is_a_document_too(placement, tmp_path):
+    (tmp_path / "topo.txt").write_text("Failed to run topology matrix\n")
+    process = placement("topology", "topo.txt", "--json")
+    assert process.returncode == 2
+    document = json.loads(process.stdout)
+    assert document["status"] == "error"
+    assert document["schema"] == "placement/topology/v1"
+    assert "topology matrix" in document["error"]
+
+
+def test_version_and_help(placement):
+    assert placement("--version").stdout.startswith("placement ")
+    assert "--rules" in placement("plan", "--help").stdout
+    assert placement().returncode in (0, 2)
+
+
+def test_a_wrong_command_says_so(placement):
+    process = placement("paln")
+    assert process.returncode == 2
+    assert "No such command" in process.stderr
+
+
+def test_ctrl_c_before_a_plan_exits_130_within_a_second(tmp_path):
+    script = (
+        "import sys, time\n"
+        "import placement.planner as planner\n"
+        "planner.menu = lambda *a, **k: time.sleep(60)\n"
+        "sys.argv = ['placement', 'plan', '--topology', 'dgx-h100', '-o', 'map.yaml']\n"
+        "print('ready', flush=True)\n"
+        "from placement.cli import main; main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1.5)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=10)
+    assert time.monotonic() - started < 1.0
+    assert process.returncode == 130
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,135 @@
+"""Plans as users get them: right, proven, and the same every time."""
+
+from __future__ import annotations
+
+import pytest
+from conftest_placement import actor, ask, bridged_pairs, critic, job, machine, questions, ref, reward, rollout, two_switches
+from hypothesis import given, settings
+
+from placement.checking import problems
+from placement.devicemap import dump, load
+from placement.errors import SolverBug
+from placement.lower import lower
+from placement.menu import menu
+from placement.planner import SolverName, plan, price, seconds, verified
+from placement.plans import Alternative, Comparison
+from placement.workload import LayoutMenu
+from solvers import cpsat, exhaustive
+from solvers.result import Options, Result, Status, TermProof
+
+LIMIT_S = 20.0
+
+
+@settings(max_examples=60)
+@given(questions(most=5))
+def test_cpsat_and_exhaustive_agree_on_status_and_every_term(question):
+    problem = lower(question, menu(question)).problem
+    expected = exhaustive.solve(problem, Options(time_limit_s=LIMIT_S))
+    if expected.status in (Status.FEASIBLE, Status.UNKNOWN):
+        return      # too large to try everything in time
+    result = cpsat.solve(problem)
+    assert result.status == expected.status
+    assert result.answer == expected.answer
+    assert [(p.term, p.value, p.bound) for p in result.proofs] == [(p.term, p.value, p.bound) for p in expected.proofs]
+
+
+@settings(max_examples=100)
+@given(questions())
+def test_every_plan_is_right_in_the_domains_own_words(question):
+    outcome = plan(question)
+    if outcome.plan is None:
+        assert outcome.status is Status.INFEASIBLE
+        assert outcome.clash
+        return
+    assert problems(outcome.plan, question) == []
+    assert outcome.plan.proof.status == "optimal"
+    assert outcome.plan.proof.objective == outcome.plan.proof.bound
+    assert load(dump(outcome.plan)) == outcome.plan
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_any_number_of_workers_gives_the_same_bytes(workers):
+    question = ask(two_switches(), job(actor(), critic(), ref(), reward()))
+    alone = plan(question).plan
+    together = plan(question, options=Options(workers=workers)).plan
+    assert dump(alone) == dump(together)
+
+
+def test_solvers_agree_through_the_same_problem():
+    question = ask(bridged_pairs(), job(actor(), critic(), ref()))
+    best, tried = plan(question).plan, plan(question, solver=SolverName.EXHAUSTIVE).plan
+    assert best == tried
+    guessed = plan(question, solver=SolverName.GREEDY)
+    assert guessed.status is Status.FEASIBLE
+    assert guessed.plan is not None
+    assert guessed.plan.estimate.step_us >= best.proof.objective
+    assert problems(guessed.plan, question) == []
+
+
+def test_equal_machines_give_the_smallest_ids():
+    question = ask(machine("NV12", 4), job(actor(max_gpus=1), ref(max_gpus=1)), "strict")
+    assert plan(question).plan.device_map == {"actor": (0,), "ref": (1,)}
+
+
+def test_a_tp_block_takes_the_bridge():
+    question = ask(bridged_pairs(), job(actor(layout=LayoutMenu(tp=(2,)), gpu_menu=(2,), rollout=rollout(2))))
+    assert plan(question).plan.device_map["actor"] == (0, 2)
+
+
+def test_two_bridged_pairs_are_ordered_so_that_blocks_are_consecutive():
+    question = ask(bridged_pairs(), job(actor(gpu_menu=(4,), rollout=rollout(2))))
+    assert plan(question).plan.device_map["actor"] == (0, 2, 1, 3)
+
+
+def test_an_interrupted_or_unproven_plan_says_so():
+    question = ask(two_switches(), job(actor(), critic(), ref(), reward()))
+    outcome = plan(question, solver=SolverName.GREEDY)
+    assert outcome.plan.proof.status == "feasible"
+    assert outcome.verdict.startswith("feasible: ")
+    assert "not proven" in outcome.verdict
+
+
+def test_a_solver_that_lies_is_caught():
+    question = ask(machine("NV12", 2), job(actor()))
+    lowered = lower(question, menu(question))
+    honest = cpsat.solve(lowered.problem)
+    false_value = TermProof(honest.proofs[2].term, honest.proofs[2].value + 1, 0)
+    liar = Result(Status.OPTIMAL, honest.answer, (*honest.proofs[:2], false_value, *honest.proofs[3:]))
+    with pytest.raises(SolverBug, match="the checker says"):
+        verified(lowered, liar)
+
+
+def test_an_answer_that_breaks_a_rule_is_caught():
+    question = ask(machine("NV12", 2), job(actor(max_gpus=1), ref(max_gpus=1)), "strict")
+    lowered = lower(question, menu(question))
+    honest = cpsat.solve(lowered.problem).answer
+    both_on_one = type(honest)((honest.groups[0], honest.groups[0]), honest.options)
+    with pytest.raises(SolverBug, match="breaks a rule"):
+        verified(lowered, Result(Status.FEASIBLE, both_on_one))
+
+
+def test_a_time_limit_of_nothing_leaves_no_plan_or_an_honest_one():
+    outcome = plan(ask(two_switches(), job(actor(), critic(), ref(), reward())), options=Options(time_limit_s=0.0))
+    assert outcome.status in (Status.UNKNOWN, Status.FEASIBLE)
+    if outcome.plan is None:
+        assert "--time-limit" in outcome.verdict
+    else:
+        assert outcome.plan.proof.status == "feasible"
+
+
+@pytest.mark.parametrize(
+    ("us", "text"),
+    [(1, "0.001 s"), (299_000, "0.299 s"), (9_999_999, "10.000 s"), (10_000_000, "10.0 s"), (81_400_001, "81.5 s")],
+)
+def test_times_are_rounded_up(us, text):
+    assert seconds(us) == text
+
+
+def test_the_price_of_the_rules_is_said_in_one_clause():
+    question = ask(machine("NV12", 2), job(actor()))
+    other = Alternative(None, "does not fit")
+    assert price(114, Comparison(Alternative(100, "optimal"), other), question) == (
+        "rules cost 14.0 % (preset guide; free: 0.001 s)"
+    )
+    assert price(100, Comparison(Alternative(100, "optimal"), other), question) == "the rules cost nothing"
+    assert "not computed" in price(1, Comparison(Alternative(None, "not computed: interrupted"), other), question)

@@ -1,0 +1,105 @@
+"""
+Read a text that describes one machine: one output or several, as pasted.
+
+Formats are told by content. Each has a reader, which yields what it finds on the page; what they find is merged.
+
+When to modify: a new format gets a reader in a file of its own and a line in `_READERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from topologies import document, query_csv, smi_cpu, smi_errors, smi_matrix
+from topologies.errors import TopologyError
+from topologies.merge import merge
+from topologies.model import Topology
+from topologies.reading import Reading
+from topologies.text import Line, Page, clean, decode
+
+Reader = Callable[[Page], Iterable[Reading]]
+
+_READERS: tuple[Reader, ...] = (smi_matrix.read, smi_cpu.read, query_csv.read)
+
+
+def read_bytes(data: bytes, *, name: str, pick: int | None = None) -> Topology:
+    """
+    Return the machine that *data* describes; see `read_text`.
+
+    Raises
+    ------
+    TopologyError
+        If it is no text, or see `read_text`.
+    """
+    return read_text(decode(data, name=name), name=name, pick=pick)
+
+
+def read_text(text: str, *, name: str = "<text>", pick: int | None = None) -> Topology:
+    """
+    Return the machine that *text* describes.
+
+    Parameters
+    ----------
+    text
+        Whatever a user pasted; lines that begin with ``#`` are prose unless nothing else is there.
+    name
+        What messages call it.
+    pick
+        Which matrix to take, from 1, when there are several.
+
+    Raises
+    ------
+    TopologyError
+        If it describes no machine, or several, or one that contradicts itself.
+    """
+    if document.looks_like(text):
+        return document.from_text(text, name=name)
+    page = clean(text, name=name)
+    readings = _read(_without_comments(page)) or _read(page)
+    if not readings:
+        raise smi_errors.find_message(page) or _unrecognised(page)
+    readings = _choose(readings, page, pick)
+    merged = merge([r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings])
+    return merged.replace(warnings=(*page.warnings, *merged.warnings))
+
+
+def _read(page: Page) -> list[Reading]:
+    found = [reading for reader in _READERS for reading in reader(page)]
+    return sorted(found, key=lambda reading: reading.line)
+
+
+def _without_comments(page: Page) -> Page:
+    """Return *page* with blank lines for those that begin with ``#``."""
+    lines = tuple(Line(n.number, "") if n.text.lstrip().startswith("#") else n for n in page.lines)
+    return Page(page.name, lines, page.is_cut, page.warnings)
+
+
+def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Reading]:
+    """Return *readings* with one matrix of links: the picked one, or all if none contradicts another."""
+    matrices = [r for r in readings if r.topology.format.startswith("topo-m")]
+    if pick is not None:
+        if not 1 <= pick <= len(matrices):
+            raise TopologyError(f"#{pick} was asked for, but the text has {len(matrices)} matrices", where=page.name)
+        return [r for r in readings if r not in matrices or r is matrices[pick - 1]]
+    for position, second in enumerate(matrices[1:], start=2):
+        first = matrices[0]
+        try:
+            merge([first.topology, second.topology], names=["#1", f"#{position}"])
+        except TopologyError as error:
+            raise TopologyError(
+                f"there are {len(matrices)} matrices, and they differ: #1 begins in line {first.line}, #{position} in line "
+                f"{second.line} ({error}); pick one with {page.name}#1 or {page.name}#{position}",
+                where=page.where(second.line),
+            ) from None
+    return readings
+
+
+def _unrecognised(page: Page) -> TopologyError:
+    first = next(line for line in page.lines if line.text.strip())
+    begin = first.text.strip()
+    shown = begin if len(begin) <= 80 else begin[:80] + " …"
+    return TopologyError(
+        f"no output that describes GPUs was recognised; the text begins with {shown!r}. "
+        "Give the output of `nvidia-smi topo -m`",
+        where=page.where(first.number),
+    )
