@@ -104,7 +104,9 @@ def _demands(plan: Plan, instance: Instance, role: Role) -> Iterator[Demand]:
     hardware = _hardware(instance, plan.device_map[role.name], tp_sizes(chosen))
     for part in parts(role):
         choice = _choice(chosen, part)
-        yield demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
+        cost = demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
+        # A choice that cannot run has no cost; an empty one makes the sums below disagree with the map, which says so.
+        yield cost if isinstance(cost, Demand) else Demand(0, {}, {}, {})
 
 
 def _choice(role: RolePlan, part: Part) -> Choice:

@@ -169,7 +169,7 @@ def _asked(role: Role) -> str:
 
 def _need(instance: Instance, tables: Menu, role: Role) -> str:
     """Say what *role* needs at the least, with the numbers: its smallest group, and the memory when it has that to itself."""
-    needs = {}
+    needs: dict[int, int] = {}
     for profile, hardware in enumerate(tables.profiles):
         offered = [tables.priced.get((role.name, part, profile), ()) for part in parts(role)]
         if all(offered):

@@ -1,6 +1,5 @@
 """
-Memory of one GPU for a generation engine, MiB, and how many sequences it can hold. Formulas and symbols:
-docs/model.md.
+Memory of one GPU for a generation engine, MiB, and how many sequences it holds. Formulas: docs/model.md.
 
 When to modify: an engine divides its memory in another way.
 """

@@ -1,7 +1,8 @@
 """
 Memory of one GPU for training and for forward passes, MiB. Formulas and symbols: docs/model.md.
 
-Generation engines have a file of their own (`placement.engine_memory`). GPUs that roles share hold the sum of what stays plus what is active (`solvers.problem`).
+Generation engines have a file of their own (`placement.engine_memory`). GPUs that roles share
+hold the sum of what stays plus what is active (`solvers.problem`).
 
 When to modify: an engine keeps something else in memory.
 """

@@ -73,7 +73,8 @@ def timed(shares: Iterable[Share]) -> Timed:
 
 def gb(bytes_per_s: float) -> str:
     """Return a bandwidth as people read it."""
-    return f"{bytes_per_s / 1e9:.0f} GB/s"
+    value = bytes_per_s / 1e9
+    return f"{value:.0f} GB/s" if value >= 10 else f"{value:.2g} GB/s"
 
 
 def passes(

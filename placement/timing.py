@@ -96,13 +96,15 @@ def send(
     """
     size = 2 * model.parameters
     ring, nvlink = hardware.ring_bytes_per_s, hardware.ring_nvlink
-    return timed(
-        [
-            (f"resharding over {gb(ring)}", gather_s(size, hardware.gpus, ring, nvlink=nvlink, c=c)),
-            _fixed(c.hybrid_sync_overhead_us if hybrid else c.separate_sync_overhead_us),
-            _waking(role, choice, state(role, model, choice).weights, hardware),
-        ]
-    )
+    weights = state(role, model, choice).weights
+    shares = [
+        (f"resharding over {gb(ring)}", gather_s(size, hardware.gpus, ring, nvlink=nvlink, c=c)),
+        _fixed(c.hybrid_sync_overhead_us if hybrid else c.separate_sync_overhead_us),
+        _waking(role, choice, weights, hardware),
+    ]
+    if is_streamed(role.engine, choice.offload):
+        shares.append((OFFLOAD, weights / hardware.host_bytes_per_s))
+    return timed(shares)
 
 
 def receive(model: Model, hardware: Hardware, c: Constants) -> Timed:

@@ -67,7 +67,7 @@ def _least(problem: Problem, value: Callable[[Option], int]) -> int:
 def _step(problem: Problem) -> int:
     """Every stage lasts at least as long as its slowest item at its fastest; a step has all its stages outside lanes."""
     least = [0] * len(problem.stages)
-    for s, stage in enumerate(problem.stages):
+    for s in range(len(problem.stages)):
         for i, item in enumerate(problem.items):
             mine = [k for k, o in enumerate(problem.operations) if o.item == i and o.stage == s]
             us = sum(min((sum(option.times[k] for k in mine) for option in slot), default=0) for slot in item.slots)

@@ -1,9 +1,9 @@
 """
 The oracle: try everything.
 
-All ways to hand groups to items are listed, then, for each, all ways to choose options; a branch is left only when what has been
-chosen already costs more than the best known answer, which later choices cannot undo. Costs are added up here on their own:
-nothing is shared with `solvers.cpsat`.
+All ways to hand groups to items are listed and, for each, all ways to choose options. A branch is left only when what
+has been chosen, with the least that the rest can need, already costs more than the best known answer or breaks a rule.
+Costs are added up here on their own: nothing is shared with `solvers.cpsat`.
 
 When to modify: `solvers.problem` says something new; speed is not a reason.
 """
@@ -12,249 +12,273 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from solvers import check
+from solvers import check, greedy
+from solvers.bounds import entries, unproven
 from solvers.problem import TERMS_IN_BAND, Option, Problem, Sharing, Term, Want
 from solvers.result import Answer, Options, Result, SolverDisagrees, Status, TermProof
 
-Key = tuple[int, ...]
+GROWING = (Term.STEP, Term.SOFT, Term.GPUS, Term.BANDWIDTH)
+"""Terms that never fall when one more item gets its group."""
+
+EVERY = 256
+"""Branches between two looks at the clock."""
+
+Rows = list[list[int]]
 
 
-class _Stopped(Exception):
-    """The time limit was reached, or the user pressed Ctrl-C."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """The clock, and the best answer with its key."""
-
-    deadline: float
-    best: tuple[Key, Answer] | None = None
-    steps: int = field(default=0)
-
-    def tick(self) -> None:
-        self.steps += 1
-        if self.steps % 1024 == 0 and time.monotonic() > self.deadline:
-            raise _Stopped
+class _StoppedError(Exception):
+    """The time limit was reached."""
 
 
 def solve(problem: Problem, options: Options | None = None) -> Result:
     """Solve *problem* by trying everything, to the full order of its terms."""
     options = options or Options()
-    run = _Run(time.monotonic() + options.time_limit_s)
-    leading = [Term.STEP] if problem.primary is Term.STEP else [problem.primary, Term.STEP]
+    run = _Run(problem, time.monotonic() + options.time_limit_s)
     proofs: list[TermProof] = []
-    interrupted = False
-    limits: dict[Term, int] = {}
+    finished = interrupted = False
     try:
-        for term in leading:
-            run.best = None
-            _search(problem, run, (term,), limits)
+        run.best = greedy.first_answer(problem)
+        for term in entries(problem, first_term_only=True):
+            run.search((term,))
             if run.best is None:
                 return Result(Status.INFEASIBLE)
-            value = run.best[0][0]
+            value = check.terms(problem, run.best)[term]
             proofs.append(TermProof(term, value, value))
-            slack = value * problem.within_ppm // 1_000_000 if term is Term.STEP else 0
-            limits[term] = value + slack
+            run.limits[term] = value + (value * problem.within_ppm // 1_000_000 if term is Term.STEP else 0)
         if not options.first_term_only:
-            run.best = None
-            _search(problem, run, TERMS_IN_BAND, limits)
-    except _Stopped:
+            run.search(TERMS_IN_BAND)
+            assert run.best is not None
+            values = check.terms(problem, run.best)
+            proofs += [TermProof(t, values[t], values[t]) for t in TERMS_IN_BAND if t is not Term.IDS]
+        finished = True
+    except _StoppedError:
         pass
     except KeyboardInterrupt:
         interrupted = True
-    else:
-        assert run.best is not None
-        answer = run.best[1]
-        terms = check.terms(problem, answer)
-        if not options.first_term_only:
-            proofs += [TermProof(t, terms[t], terms[t]) for t in TERMS_IN_BAND if t is not Term.IDS]
-        _verify(problem, answer)
-        return Result(Status.OPTIMAL, answer, tuple(proofs))
-    return _unfinished(problem, run, leading, proofs, interrupted)
-
-
-def _unfinished(
-    problem: Problem, run: _Run, leading: list[Term], proofs: list[TermProof], interrupted: bool
-) -> Result:
-    """Return the best answer of the pass that was stopped, with the bounds of the passes before it."""
     if run.best is None:
         return Result(Status.UNKNOWN, interrupted=interrupted)
-    answer = run.best[1]
-    terms = check.terms(problem, answer)
-    proofs += [TermProof(t, terms[t], 0) for t in leading[len(proofs) :]]
-    star = proofs[-1].bound
-    proofs += [TermProof(t, terms[t], min(star, terms[t]) if t is Term.STEP else 0) for t in TERMS_IN_BAND if t is not Term.IDS]
-    _verify(problem, answer)
-    return Result(Status.FEASIBLE, answer, tuple(proofs), interrupted)
-
-
-def _verify(problem: Problem, answer: Answer) -> None:
-    broken = check.violations(problem, answer)
+    broken = check.violations(problem, run.best)
     if broken:
         raise SolverDisagrees(f"the exhaustive answer breaks a rule: {broken[0]}")
+    all_proofs = unproven(problem, run.best, proofs, first_term_only=options.first_term_only)
+    return Result(Status.OPTIMAL if finished else Status.FEASIBLE, run.best, all_proofs, interrupted)
 
 
-# ── groups ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+class _Run:
+    """One search after the other: the clock, the limits of the terms that are settled, the best answer so far."""
 
+    def __init__(self, problem: Problem, deadline: float) -> None:
+        self.problem = problem
+        self.deadline = deadline
+        self.limits: dict[Term, int] = {}
+        self.best: Answer | None = None
+        self.order: tuple[Term, ...] = ()
+        self.key: tuple[int, ...] | None = None
+        self.branches = 0
+        self.slots = [[_slot(problem, slot) for slot in item.slots] for item in problem.items]
 
-def _search(problem: Problem, run: _Run, order: tuple[Term, ...], limits: dict[Term, int]) -> None:
-    """Leave in ``run.best`` the answer whose terms in *order* are smallest, among those within *limits*."""
-    for groups in _group_tuples(problem, ()):
-        run.tick()
-        _Case(problem, run, order, limits, groups).search()
+    def search(self, order: tuple[Term, ...]) -> None:
+        """Make ``best`` the answer whose terms in *order* are smallest, among those within the limits."""
+        self.order = order
+        self.key = None if self.best is None else self._key(check.terms(self.problem, self.best), self.best)
+        self._hand_out(())
 
+    def offer(self, terms: dict[Term, int], answer: Answer) -> None:
+        """Take *answer* if it is better than the best."""
+        key = self._key(terms, answer)
+        if self.key is None or key < self.key:
+            self.key, self.best = key, answer
 
-def _group_tuples(problem: Problem, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to hand a group to every item that obey the rules about pairs."""
-    i = len(taken)
-    if i == len(problem.items):
-        yield taken
-        return
-    for g in problem.items[i].groups:
-        if all(_may_stand(problem, j, h, i, g) for j, h in enumerate(taken)):
-            yield from _group_tuples(problem, (*taken, g))
+    def _key(self, terms: dict[Term, int], answer: Answer) -> tuple[int, ...]:
+        values = tuple(terms[t] for t in self.order if t is not Term.IDS)
+        return (*values, *check.key_ids(answer)) if Term.IDS in self.order else values
 
+    def is_hopeless(self, least: dict[Term, int], known: Sequence[Term]) -> bool:
+        """Whether no answer whose *known* terms are at least *least* is within the limits and better than the best."""
+        self.branches += 1
+        if self.branches % EVERY == 0 and time.monotonic() > self.deadline:
+            raise _StoppedError
+        if any(least[t] > limit for t, limit in self.limits.items() if t in known):
+            return True
+        begin = [least[t] for t in itertools.takewhile(lambda t: t in known, self.order)]
+        return self.key is not None and begin > list(self.key[: len(begin)])
 
-def _may_stand(problem: Problem, j: int, h: int, i: int, g: int) -> bool:
-    mine, theirs = set(problem.groups[g].devices), set(problem.groups[h].devices)
-    meet = bool(mine & theirs)
-    if meet and ((j, i) in problem.apart or (i, j) in problem.apart):
-        return False
-    if g != h and ((j, i) in problem.together or (i, j) in problem.together):
-        return False
-    if mine == theirs:
-        return g == h
-    return not (meet and problem.sharing is Sharing.POOL)
+    # ── groups ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hand_out(self, taken: tuple[int, ...]) -> None:
+        """Give the next item each of its groups in turn."""
+        case = _Case(self, taken)
+        if len(taken) == len(self.problem.items):
+            case.search()
+        elif not self.is_hopeless(case.least(), GROWING):
+            for g in self.problem.items[len(taken)].groups:
+                if all(self._may_stand(j, h, len(taken), g) for j, h in enumerate(taken)):
+                    self._hand_out((*taken, g))
+
+    def _may_stand(self, j: int, h: int, i: int, g: int) -> bool:
+        problem = self.problem
+        mine, theirs = set(problem.groups[g].devices), set(problem.groups[h].devices)
+        meet = bool(mine & theirs)
+        if meet and ((j, i) in problem.apart or (i, j) in problem.apart):
+            return False
+        if g != h and ((j, i) in problem.together or (i, j) in problem.together):
+            return False
+        if mine == theirs:
+            return g == h
+        return not (meet and problem.sharing is Sharing.POOL)
 
 
 # ── options ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Case:
-    """One way to hand out groups; looks for the best options under it."""
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The options that one slot offers (index, option, µs per stage), and the least that any of them needs."""
 
-    def __init__(
-        self, problem: Problem, run: _Run, order: tuple[Term, ...], limits: dict[Term, int], groups: tuple[int, ...]
-    ) -> None:
-        self.problem, self.run, self.order, self.limits, self.groups = problem, run, order, limits, groups
-        devices = [set(problem.groups[g].devices) for g in groups]
-        self.meet = {(a, b): bool(devices[a] & devices[b]) for a, b in itertools.permutations(range(len(groups)), 2)}
+    options: tuple[tuple[int, Option, tuple[int, ...]], ...]
+    us: tuple[int, ...]
+    memory: tuple[int, ...]
+    soft: int
+    preference: int
+
+
+def _slot(problem: Problem, slot: Sequence[Option]) -> dict[int | None, _Listed]:
+    """Return what *slot* offers on each profile; under None, on any."""
+    listed = []
+    for o, option in enumerate(slot):
+        us = [0] * len(problem.stages)
+        for operation, spent in zip(problem.operations, option.times, strict=True):
+            us[operation.stage] += spent
+        listed.append((o, option, tuple(us)))
+    profiles: list[int | None] = [None, *{option.profile for option in slot}]
+    return {p: _list([e for e in listed if p is None or e[1].profile == p]) for p in profiles if listed}
+
+
+def _list(options: Sequence[tuple[int, Option, tuple[int, ...]]]) -> _Listed:
+    return _Listed(
+        tuple(options),
+        us=tuple(map(min, zip(*(us for _, _, us in options), strict=True))),
+        memory=tuple(map(min, zip(*(option.memory for _, option, _ in options), strict=True))),
+        soft=min(option.soft for _, option, _ in options),
+        preference=min(option.preference for _, option, _ in options),
+    )
+
+
+class _Case:
+    """One way to hand groups to the first items; the items after them may still take any."""
+
+    def __init__(self, run: _Run, groups: tuple[int, ...]) -> None:
+        problem = run.problem
+        self.run, self.problem, self.groups = run, problem, groups
+        self.devices = [set(problem.groups[g].devices) for g in groups]
+        used = set().union(*self.devices)
         self.turns = [
             items
             for size in range(1, len(groups) + 1)
             for items in itertools.combinations(range(len(groups)), size)
-            if all(self.meet[p] for p in itertools.combinations(items, 2))
+            if all(self.devices[a] & self.devices[b] for a, b in itertools.combinations(items, 2))
         ]
-        used = set().union(*devices)
-        self.holders: dict[tuple[tuple[int, ...], int], int] = {}
-        for d in sorted(used):
-            held = tuple(i for i, own in enumerate(devices) if d in own)
-            rooms = [r.capacity[d] for r in problem.shared_reserves if r.item in held and len(held) > 1]
-            room = min(rooms, default=problem.devices[d].capacity)
-            comfort = problem.devices[d].comfort - room
-            self.holders[held, room] = max(self.holders.get((held, room), comfort), comfort)
         self.fixed = {
             Term.GPUS: len(used),
             Term.ISLANDS: self._islands(used),
-            Term.BANDWIDTH: max(problem.groups[g].ns_per_gb for g in groups),
-            Term.SOFT: self._wishes(devices),
+            Term.BANDWIDTH: max((problem.groups[g].ns_per_gb for g in groups), default=0),
+            Term.SOFT: self._wishes(),
         }
-        self.transfer = [0] * len(problem.stages)
-        for t in problem.transfers:
-            us = min(t.us[a][b] for a in devices[t.source] for b in devices[t.target])
-            self.transfer[t.stage] = max(self.transfer[t.stage], us)
-        self.slots = [
-            (i, [(o, option) for o, option in enumerate(slot) if option.profile == problem.groups[groups[i]].profile])
-            for i, item in enumerate(problem.items)
-            for slot in item.slots
+        self.holders = self._holders(used)
+        self.waiting = [self._transfer_us(s) for s in range(len(problem.stages))]
+        self.slots: list[tuple[int, _Listed | None]] = [
+            (i, offered.get(problem.groups[groups[i]].profile if i < len(groups) else None))
+            for i, slots in enumerate(run.slots)
+            for offered in slots
         ]
+        self.is_empty = any(listed is None for _, listed in self.slots)
+        self.is_collision = self._lanes_collide()
 
-    def _islands(self, used: set[int]) -> int:
-        labels = {d.island for d in self.problem.devices}
-        members = {k: {i for i, d in enumerate(self.problem.devices) if d.island == k} for k in labels}
-        return sum(1 for m in members.values() if m & used and not m <= used)
-
-    def _wishes(self, devices: list[set[int]]) -> int:
-        broken = 0
-        for wish in self.problem.soft_pairs:
-            labels = [{wish.labels[d] for d in devices[i]} for i in (wish.first, wish.second)]
-            if not self.meet[wish.first, wish.second]:
-                broken += (not labels[0] & labels[1]) == (wish.want is Want.MEET)
-        return broken
+    def least(self) -> dict[Term, int]:
+        """Return the terms at their least, whatever is chosen from here on."""
+        return self._terms(*self._start())
 
     def search(self) -> None:
         """Try all options."""
-        self._choose(0, [], [[0] * len(self.problem.stages) for _ in self.groups], [[0] * self.problem.phases for _ in self.groups], 0, 0)
+        if not self.is_empty:
+            self._choose(0, [], *self._start())
 
-    def _choose(
-        self, at: int, taken: list[int], times: list[list[int]], loads: list[list[int]], soft: int, preference: int
-    ) -> None:
-        self.run.tick()
+    def _start(self) -> tuple[Rows, Rows, int, int]:
+        """Return what all slots together need at the least: µs and MiB per item, soft rules, preference."""
+        times = [[0] * len(self.problem.stages) for _ in self.problem.items]
+        loads = [[0] * self.problem.phases for _ in self.problem.items]
+        soft = preference = 0
+        for i, listed in self.slots:
+            if listed is not None:
+                times[i] = [a + b for a, b in zip(times[i], listed.us, strict=True)]
+                loads[i] = [a + b for a, b in zip(loads[i], listed.memory, strict=True)]
+                soft, preference = soft + listed.soft, preference + listed.preference
+        return times, loads, soft, preference
+
+    def _choose(self, at: int, taken: list[int], times: Rows, loads: Rows, soft: int, preference: int) -> None:
+        """Take each option of the slot *at* in turn in place of the least that it can need."""
+        if any(sum(loads[i][p] for i in held) > room for held, room, _ in self.holders for p in self.phases):
+            return
         terms = self._terms(times, loads, soft, preference)
-        if terms is None or any(terms[t] > limit for t, limit in self.limits.items()):
+        if self.run.is_hopeless(terms, tuple(Term)):
             return
-        key = tuple(terms[t] for t in self.order if t is not Term.IDS)
-        best = self.run.best
-        if at < len(self.slots):
-            # A key that is already larger stays larger: every term only grows with further choices.
-            if best is not None and key > best[0][: len(key)]:
-                return
-            item, listed = self.slots[at]
-            for o, option in listed:
-                self._choose(
-                    at + 1,
-                    [*taken, o],
-                    [self._add_times(row, option) if i == item else row for i, row in enumerate(times)],
-                    [[a + b for a, b in zip(row, option.memory, strict=True)] if i == item else row for i, row in enumerate(loads)],
-                    soft + option.soft,
-                    preference + option.preference,
-                )
+        if at == len(self.slots):
+            rest = iter(taken)
+            options = tuple(tuple(next(rest) for _ in item.slots) for item in self.problem.items)
+            self.run.offer(terms, Answer(self.groups, options))
             return
-        if Term.IDS in self.order:
-            key = (*key, *self.groups, *taken)
-        if best is None or key < best[0]:
-            self.run.best = (key, self._answer(taken))
+        i, listed = self.slots[at]
+        assert listed is not None
+        for o, option, us in listed.options:
+            self._choose(
+                at + 1,
+                [*taken, o],
+                _exchanged(times, i, listed.us, us),
+                _exchanged(loads, i, listed.memory, option.memory),
+                soft - listed.soft + option.soft,
+                preference - listed.preference + option.preference,
+            )
 
-    def _add_times(self, row: list[int], option: Option) -> list[int]:
-        row = list(row)
-        for operation, us in zip(self.problem.operations, option.times, strict=True):
-            row[operation.stage] += us
-        return row
+    # ── terms ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _answer(self, taken: list[int]) -> Answer:
-        rest = iter(taken)
-        return Answer(self.groups, tuple(tuple(next(rest) for _ in item.slots) for item in self.problem.items))
-
-    def _terms(self, times: list[list[int]], loads: list[list[int]], soft: int, preference: int) -> dict[Term, int] | None:
-        """Return the terms of what has been chosen so far; None when it does not fit into memory."""
-        worst = 0
-        for (held, room), comfort in self.holders.items():
-            load = max((sum(loads[i][p] for i in held) for p in range(self.problem.phases)), default=0)
-            if load > room:
-                return None
-            worst = max(worst, load + comfort)
+    def _terms(self, times: Rows, loads: Rows, soft: int, preference: int) -> dict[Term, int]:
+        shortfalls = (sum(loads[i][p] for i in held) + gap for held, _, gap in self.holders for p in self.phases)
         return self.fixed | {
             Term.STEP: self._step(times),
-            Term.MEMORY: worst,
+            Term.MEMORY: max([0, *shortfalls]),
             Term.SOFT: self.fixed[Term.SOFT] + soft,
             Term.PREFERENCE: preference,
+            Term.IDS: 0,
         }
 
-    def _step(self, times: list[list[int]]) -> int:
-        total = 0
-        lanes: dict[int, int] = {}
+    @property
+    def phases(self) -> range:
+        return range(self.problem.phases)
+
+    def _step(self, times: Rows) -> int:
+        outside, lanes = 0, dict[int, int]()
         for s, stage in enumerate(self.problem.stages):
-            us = max([self.transfer[s], *(sum(times[i][s] for i in items) for items in self.turns)])
+            together = (sum(times[i][s] for i in items) for items in self.turns)
+            alone = (row[s] for row in times[len(self.groups) :])
+            us = max([self.waiting[s], *together, *alone])
             if stage.lane is None:
-                total += us
+                outside += us
             else:
                 lanes[stage.lane] = lanes.get(stage.lane, 0) + us
-        if not lanes:
-            return total
-        return total + (sum(lanes.values()) if self._lanes_collide() else max(lanes.values()))
+        return outside + (sum(lanes.values()) if self.is_collision else max(lanes.values(), default=0))
+
+    def _transfer_us(self, stage: int) -> int:
+        return max(
+            (
+                min(t.us[a][b] for a in self.devices[t.source] for b in self.devices[t.target])
+                for t in self.problem.transfers
+                if t.stage == stage and max(t.source, t.target) < len(self.groups)
+            ),
+            default=0,
+        )
 
     def _lanes_collide(self) -> bool:
         workers: dict[int, set[int]] = {}
@@ -262,9 +286,42 @@ class _Case:
             lane = self.problem.stages[operation.stage].lane
             if lane is not None:
                 workers.setdefault(lane, set()).add(operation.item)
+        placed = len(self.groups)
         return any(
-            a == b or self.meet[a, b]
-            for first, second in itertools.combinations(workers.values(), 2)
-            for a in first
-            for b in second
+            a == b or (max(a, b) < placed and bool(self.devices[a] & self.devices[b]))
+            for one, other in itertools.combinations(workers.values(), 2)
+            for a in one
+            for b in other
         )
+
+    def _holders(self, used: set[int]) -> list[tuple[tuple[int, ...], int, int]]:
+        """Return (items, room, comfort − room) of the used devices; devices in which these agree count once."""
+        found = set()
+        for d in used:
+            held = tuple(i for i, own in enumerate(self.devices) if d in own)
+            reserves = [r.capacity[d] for r in self.problem.shared_reserves if r.item in held and len(held) > 1]
+            room = min(reserves, default=self.problem.devices[d].capacity)
+            found.add((held, room, self.problem.devices[d].comfort - room))
+        return sorted(found)
+
+    def _islands(self, used: set[int]) -> int:
+        members: dict[int, set[int]] = {}
+        for d, device in enumerate(self.problem.devices):
+            members.setdefault(device.island, set()).add(d)
+        return sum(1 for island in members.values() if island & used and not island <= used)
+
+    def _wishes(self) -> int:
+        broken = 0
+        for wish in self.problem.soft_pairs:
+            if max(wish.first, wish.second) < len(self.groups):
+                first, second = self.devices[wish.first], self.devices[wish.second]
+                common = {wish.labels[d] for d in first} & {wish.labels[d] for d in second}
+                broken += not first & second and bool(common) == (wish.want is Want.AVOID)
+        return broken
+
+
+def _exchanged(rows: Rows, i: int, old: Sequence[int], new: Sequence[int]) -> Rows:
+    """Return *rows* with *new* in place of *old* in the sum of row *i*."""
+    changed = list(rows)
+    changed[i] = [total - less + more for total, less, more in zip(rows[i], old, new, strict=True)]
+    return changed

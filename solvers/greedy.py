@@ -79,20 +79,21 @@ class _Search:
         if not waiting:
             self._judge(pools)
             return
-        found = []
+        found: list[tuple[int, int, _Column]] = []
         for items in self._pools(waiting):
             rest = [self.least[i] for i in waiting if i not in items]
             for column in self._columns(items):
-                longest = [max(a) for a in zip(us, column.us, *rest, strict=True)]
-                found.append((sum(longest), len(found), column, longest))
-        for bound, _, column, longest in sorted(found, key=lambda entry: entry[:2]):
+                bound = sum(map(max, zip(us, column.us, *rest, strict=True)))
+                found.append((bound, len(found), column))
+        for bound, _, column in sorted(found, key=lambda entry: entry[:2]):
             if self.nodes <= 0 or (self.best and self._is_hopeless(bound)):
                 return
             g = next((g for mask, g in column.groups if not mask & taken), None)
             if g is not None:
                 self.nodes -= 1
                 left = tuple(i for i in waiting if i not in column.items)
-                self._place(left, taken | self.masks[g], [max(a, b) for a, b in zip(us, column.us, strict=True)], [*pools, (column, g)])
+                longest = list(map(max, us, column.us))
+                self._place(left, taken | self.masks[g], longest, [*pools, (column, g)])
 
     def _is_hopeless(self, bound: int) -> bool:
         assert self.best is not None

@@ -73,7 +73,8 @@ class Term(StrEnum):
 
 
 PRIMARIES = (Term.STEP, Term.GPUS, Term.MEMORY, Term.BANDWIDTH)
-TERMS_IN_BAND = (Term.SOFT, Term.GPUS, Term.MEMORY, Term.ISLANDS, Term.STEP, Term.PREFERENCE, Term.IDS)
+TERMS_IN_BAND = (Term.SOFT, Term.GPUS, Term.MEMORY, Term.ISLANDS, Term.PREFERENCE, Term.STEP, Term.IDS)
+"""Inside the band a difference in time is noise, so what the user named first in a menu comes before it."""
 
 
 class Want(StrEnum):

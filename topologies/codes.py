@@ -42,6 +42,7 @@ _MOST_NVLINKS = 36
 
 SELF = frozenset({"X", "x"})
 NOT_AVAILABLE = "N/A"
+LEFT_OUT = "..."
 
 
 def is_link(token: str) -> bool:

@@ -53,35 +53,34 @@ def merge(topologies: Sequence[Topology], *, names: Sequence[str] = ()) -> Topol
 
 
 def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
+    size = max(len(a.gpus), len(b.gpus))
+    a, b = (_padded(t, size) if t.format == "topo-c" else t for t in (a, b))
     if len(a.gpus) != len(b.gpus):
         raise TopologyError(
             f"{name_a} has {len(a.gpus)} GPUs and {name_b} has {len(b.gpus)}: they are not the same machine, or one was cut"
         )
-    first, second = (name_a, name_b)
-
     def union(left: Mapping[K, V], right: Mapping[K, V], what: str, word: str = "GPUs {}") -> dict[K, V]:
         for key in left.keys() & right.keys():
             if left[key] != right[key] and left[key] is not None and right[key] is not None:
                 where = word.format("-".join(map(str, key)) if isinstance(key, tuple) else key)
-                raise TopologyError(f"{where}: {what} is {left[key]} in {first} but {right[key]} in {second}")
+                raise TopologyError(f"{where}: {what} is {left[key]} in {name_a} but {right[key]} in {name_b}")
         return {**left, **{key: value for key, value in right.items() if left.get(key) is None}}
 
     gpu_nic = {
-        index: union(a.gpu_nic.get(index, {}), b.gpu_nic.get(index, {}), f"the link to GPU {index}", "NIC {}")
+        index: union(a.gpu_nic.get(index, {}), b.gpu_nic.get(index, {}), f"the link to GPU {index}", "column {}")
         for index in sorted({*a.gpu_nic, *b.gpu_nic})
     }
     states_links = a if a.links or not b.links else b
-    partial = {k: v for k, v in {**b.rows_partial_cells_seen, **a.rows_partial_cells_seen}.items()}
     return Topology(
-        gpus=tuple(_merge_gpus(x, y, first, second) for x, y in zip(a.gpus, b.gpus, strict=True)),
+        gpus=tuple(_merge_gpus(x, y, name_a, name_b) for x, y in zip(a.gpus, b.gpus, strict=True)),
         links=dict(sorted(union(a.links, b.links, "the link").items())),
-        nics=union(a.nics, b.nics, "its device name", "NIC {}"),
+        nics=union(a.nics, b.nics, "its device name", "column {}"),
         gpu_nic=gpu_nic,
         format=states_links.format,
         warnings=tuple(dict.fromkeys((*a.warnings, *b.warnings))),
         columns=a.columns | b.columns,
         rows_missing=a.rows_missing or b.rows_missing,
-        rows_partial_cells_seen=partial,
+        rows_partial_cells_seen={**b.rows_partial_cells_seen, **a.rows_partial_cells_seen},
         conflict=tuple(dict.fromkeys((*a.conflict, *b.conflict))),
         extra_columns=tuple(dict.fromkeys((*a.extra_columns, *b.extra_columns))),
         other_columns=max(a.other_columns, b.other_columns),
@@ -89,6 +88,12 @@ def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
         p2p_kind=a.p2p_kind or b.p2p_kind,
         gpus_near_cpu=union(a.gpus_near_cpu, b.gpus_near_cpu, "the list of near GPUs", "CPU {}"),
     )
+
+
+def _padded(topology: Topology, size: int) -> Topology:
+    """Return *topology*, of a format that names only some GPUs, with *size* GPUs."""
+    gpus = (*topology.gpus, *(Gpu(index) for index in range(len(topology.gpus), size)))
+    return topology.replace(gpus=gpus)
 
 
 def _merge_gpus(a: Gpu, b: Gpu, name_a: str, name_b: str) -> Gpu:

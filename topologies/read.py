@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from topologies import document, query_csv, smi_cpu, smi_errors, smi_matrix
+from topologies import document, query_csv, smi_blocks, smi_cpu, smi_errors, smi_matrix
 from topologies.errors import TopologyError
 from topologies.merge import merge
 from topologies.model import Topology
@@ -95,6 +95,10 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
 
 
 def _unrecognised(page: Page) -> TopologyError:
+    header = next((line.number for line in page.lines if smi_blocks.parse_header(line.text)), None)
+    if header is not None:
+        message = "the matrix has a header but no rows; paste the whole output of `nvidia-smi topo -m`"
+        return TopologyError(message, where=page.where(header))
     first = next(line for line in page.lines if line.text.strip())
     begin = first.text.strip()
     shown = begin if len(begin) <= 80 else begin[:80] + " …"

@@ -269,7 +269,7 @@ def _columns_of(title: str, start: int) -> list[Column]:
     if all(match["other"] for match in matches):
         kind = next((k for k, name in TITLES.items() if len(title) > 3 and name.startswith(title)), Kind.OTHER)
         return [Column(title, Kind.DEVICE if codes.NIC.fullmatch(title) else kind, start)]
-    found = []
+    found: list[Column] = []
     for match in matches:
         name, begin = match[0], start + match.start()
         if match["title"]:
@@ -278,7 +278,11 @@ def _columns_of(title: str, start: int) -> list[Column]:
             found.append(Column(name, Kind.ELIDED, begin))
         else:
             is_device = match["device"] or codes.NIC.fullmatch(name)
-            found.append(Column(name, Kind.DEVICE if is_device else Kind.OTHER, begin))
+            previous = found[-1] if found else None
+            if not is_device and previous and previous.kind is Kind.OTHER and not previous.name[-1].isdigit():
+                found[-1] = Column(f"{previous.name} {name}", Kind.OTHER, previous.start)  # a title of several words
+            else:
+                found.append(Column(name, Kind.DEVICE if is_device else Kind.OTHER, begin))
     return found
 
 

@@ -40,7 +40,9 @@ class Cells:
     cut
         What the last word was when it is a cut one.
     surplus
-        Codes after the last device column.
+        Number of codes after the last device column.
+    rest
+        Whether words follow the link cells.
     """
 
     row: Row
@@ -51,6 +53,11 @@ class Cells:
     cut: str | None = None
     surplus: int = 0
     rest: bool = False
+
+    @property
+    def self_position(self) -> int | None:
+        """Position of the X among the link cells."""
+        return next((k for k, code in enumerate(self.links) if code in codes.SELF), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ def read_cells(row: Row, width: int, tail: Sequence[Column]) -> Cells:
     """
     Return the cells of *row*, which has *width* device columns and then those of *tail*.
 
-    Links that may be cut are still among `Cells.links`: only the whole matrix can tell (see `topologies.smi_matrix`).
+    Links that may be cut are still among `Cells.links`: only the whole matrix can tell (see `topologies.smi_grid`).
     """
     words = _words(row)
     links, rest, glued = _take_links(words, width)
@@ -114,12 +121,13 @@ def _take_links(words: Sequence[_Word], width: int | None) -> tuple[list[str | N
     """Return the leading link cells, at most *width*, the other words, and what had to be split."""
     links: list[str | None] = []
     glued: list[str] = []
+    last_code = max((k for k, word in enumerate(words) if codes.is_link(word.text) or word.text in codes.SELF), default=-1)
     for number, word in enumerate(words):
         if width is not None and len(links) >= width:
             return links, list(words[number:]), tuple(glued)
         text = word.text.rstrip(".")
         if text in ("…", "") and word.text:  # an elided cell
-            links.append("...")
+            links.append(codes.LEFT_OUT)
         elif codes.is_link(text) or text in codes.SELF or codes.is_peer_state(text):
             links.append(text)
         elif width is not None and text == codes.NOT_AVAILABLE:
@@ -138,15 +146,11 @@ def _take_links(words: Sequence[_Word], width: int | None) -> tuple[list[str | N
             links.append(None)
         elif width is not None and codes.may_be_code(text) and not codes.is_cut_code(text):
             links.append(text)
-        elif width is not None and codes.is_cut_code(text) and number + 1 < len(words) and _goes_on(words[number + 1].text):
+        elif width is not None and number < last_code:  # no code, but codes follow: a cell that cannot be read
             links.append(None)
         else:
             return links, list(words[number:]), tuple(glued)
     return links, [], tuple(glued)
-
-
-def _goes_on(text: str) -> bool:
-    return codes.is_link(text) or text in codes.SELF
 
 
 def _by_position(fields: list[str], tail: Sequence[Column]) -> tuple[dict[Kind, str | None], tuple[str, ...]]:

@@ -124,4 +124,4 @@ def chip_width(tenant: Tenant) -> float:
 
 def _short(card: Card) -> str:
     """Name a card without its memory, which has a line of its own: ``A100``, ``H100 NVL``."""
-    return re.sub(r"-\d+gb$", "", card.slug).replace("-", " ").upper()
+    return re.sub(r"-\d+gb$", "", card.slug).replace("-", " ").upper().replace("PCIE", "PCIe")

@@ -10,7 +10,6 @@ When to modify: where things in a host stand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement.drawing.gpu import Face, draw_gpu
@@ -34,7 +33,7 @@ _STUB = 4.0
 _GUTTER = 16
 """Room at the left of a host for what joins the bars of several rows, px."""
 
-_NAME_OVER_ARC = 20
+_NAME_OVER_ARC = 17
 
 
 class Cell(NamedTuple):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from placement.drawing.gpu import CHIP, chip_width, draw_chip, face, size
+from placement.drawing.gpu import face, size
 from placement.drawing.host import Cell, HostDrawing
-from placement.drawing.nvlink import bundles
-from placement.drawing.roles import Tenant, colours, spans, tenants
-from placement.drawing.shapes import Box, Panel, Picture, Shape, Text, TextStyle, fit, printable, text_width
+from placement.drawing.legend import draw_legend
+from placement.drawing.nvlink import Bundle, bundles, rates
+from placement.drawing.roles import Tenant, spans, tenants
+from placement.drawing.shapes import Picture, Shape, Text, TextStyle, fit, printable
 from placement.drawing.tree import host_frames
 from topologies.graph import machine_graph
 from topologies.model import Topology
@@ -23,11 +24,7 @@ _PAGE = 960
 _MARGIN = 18
 _HOST_GAP = 14
 _TITLE = 34
-_LEGEND_GAP = 24
-_LEGEND_STEP = 27
-_LONGEST_TITLE = 120
-_LONGEST_LEGEND = 300
-_BETWEEN = 6
+_LEGEND_GAP = 18
 
 
 def picture(
@@ -50,14 +47,15 @@ def picture(
     cell = Cell(*size(faces))
     joined = bundles(graph)
     hosts = [
-        HostDrawing(frame, [b for b in joined if b.gpus[0] in frame.gpus], cell) for frame in host_frames(graph)
+        HostDrawing(frame, [b for b in joined if b.gpus[0] in frame.gpus], cell)
+        for frame in host_frames(graph)
     ]
 
     shapes: list[Shape] = []
     y: float = _MARGIN
     right: float = 0
     if title is not None:
-        line = Text(_MARGIN, y + 16, printable(title)[:_LONGEST_TITLE], TextStyle.TITLE)
+        line = Text(_MARGIN, y + 16, fit(printable(title), TextStyle.TITLE, _PAGE), TextStyle.TITLE)
         shapes.append(line)
         right = line.box.right
         y += _TITLE
@@ -68,10 +66,13 @@ def picture(
             x += host.width + _HOST_GAP
         right = max(right, x - _HOST_GAP)
         y += max(host.height for host in row) + _HOST_GAP
-    y -= _HOST_GAP
-    if roles:
-        shapes += _legend(roles, y + _LEGEND_GAP, max(right, _MARGIN + _LONGEST_LEGEND))
-    return Picture(right + _MARGIN, y + _MARGIN, tuple(shapes), _caption(topology, roles or {}))
+    bottom = y - _HOST_GAP
+    notes = _notes(on_gpu, joined)
+    if roles or notes:
+        legend = draw_legend(roles or {}, notes, _MARGIN, bottom + _LEGEND_GAP, right)
+        shapes += legend.shapes
+        right, bottom = max(right, legend.right), legend.bottom
+    return Picture(right + _MARGIN, bottom + _MARGIN, tuple(shapes), _caption(topology, roles or {}))
 
 
 def _flow(hosts: Sequence[HostDrawing]) -> Iterator[list[HostDrawing]]:
@@ -85,39 +86,14 @@ def _flow(hosts: Sequence[HostDrawing]) -> Iterator[list[HostDrawing]]:
     yield row
 
 
-def _legend(
-    roles: Mapping[str, Sequence[int]], on_gpu: Sequence[Sequence[Tenant]], *, has_links: bool
-) -> Iterator[tuple[Tenant | None, str]]:
-    """Yield what the legend says: a chip, if any, and words."""
-    colour = colours(roles)
-    for name, gpus in roles.items():
-        yield Tenant(name, colour[name], None), f"GPU{'s' * (len(gpus) > 1)} {spans(gpus) or 'none'}"
+def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle]) -> list[str]:
+    """Return what the numbers in the drawing mean."""
+    notes = []
     if any(tenant.rank is not None for there in on_gpu for tenant in there):
-        yield None, "number in a role: its rank"
-    if has_links:
-        yield None, "GB/s: between two GPUs, one direction"
-
-
-def _draw_legend(
-    entries: Sequence[tuple[Tenant | None, str]], top: float, right: float
-) -> tuple[list[Shape], float, float]:
-    """Return the shapes of the legend, and its lower and its right edge; it wraps at *right*."""
-    shapes: list[Shape] = []
-    x: float = _MARGIN
-    y = top
-    edge = x
-    for tenant, words in entries:
-        shown = fit(words, TextStyle.LEGEND, _LONGEST_LEGEND)
-        chip = min(chip_width(tenant), _LONGEST_LEGEND) if tenant else 0
-        width = chip + _BETWEEN * (tenant is not None) + text_width(shown, TextStyle.LEGEND)
-        if x > _MARGIN and x + width > right:
-            x, y = _MARGIN, y + _LEGEND_STEP
-        if tenant:
-            shapes += draw_chip(Box(x, y, chip, CHIP), tenant)
-        shapes.append(Text(x + width - text_width(shown, TextStyle.LEGEND), y + 14, shown, TextStyle.LEGEND))
-        edge = max(edge, x + width)
-        x += width + 3 * _BETWEEN
-    return shapes, y + CHIP, edge
+        notes.append("number after a role: its rank on that GPU")
+    if joined:
+        notes.append(rates(joined))
+    return notes
 
 
 def _caption(topology: Topology, roles: Mapping[str, Sequence[int]]) -> str:

@@ -122,14 +122,13 @@ def plate(name: Text) -> Box:
 
 def rates(bundles: Sequence[Bundle]) -> str:
     """Return what the numbers at links mean, and the numbers that the links do not show themselves."""
-    meaning = "GB/s: between two GPUs, one direction"
     found: dict[int, set[float]] = {}
     for bundle in bundles:
         if not bundle.is_bar and not bundle.is_pair:
             for link in bundle.links.values():
                 found.setdefault(link.nvlinks, set()).add(link.gb_per_s)
     codes = [f"NV{count} {_from_to(_rounded(found[count]))} GB/s" for count in sorted(found)]
-    return ", ".join([*codes, "between two GPUs, one direction"]) if codes else meaning
+    return f"{', '.join(codes) or 'GB/s:'} between two GPUs, one direction"
 
 
 def arc_levels(pairs: Collection[Pair], column: Mapping[int, int]) -> dict[Pair, int]:
@@ -202,9 +201,7 @@ def _ports(pairs: Collection[Pair], gpus: Mapping[int, Box]) -> dict[Pair, float
     return port
 
 
-def _name(
-    link: Link, curve: Arc, is_lone: bool, others: Sequence[Arc], taken: Sequence[Text]
-) -> Text | None:
+def _name(link: Link, curve: Arc, is_lone: bool, others: Sequence[Arc], taken: Sequence[Text]) -> Text | None:
     """Return the name of *curve* where it hides least: on the curve, or above a curve that is alone."""
     code = f"NV{link.nvlinks}"
     candidates = [_text_at(curve, t, code) for t in (0.5, 0.42, 0.58, 0.35, 0.65, 0.28, 0.72)]
@@ -230,4 +227,4 @@ def _from_to(names: Sequence[str]) -> str:
 
 
 def _rounded(speeds: Collection[float]) -> list[str]:
-    return [f"{speed:.0f}" for speed in sorted(speeds)]
+    return [str(speed) for speed in sorted({round(speed) for speed in speeds})]

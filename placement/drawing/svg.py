@@ -49,9 +49,10 @@ _DARK = {
 def to_svg(picture: Picture) -> str:
     """Return *picture* as an SVG document in light and dark, as the viewer prefers."""
     width, height = _number(picture.width), _number(picture.height)
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    label = quoteattr(picture.caption)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-label={quoteattr(picture.caption)}>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" {size} role="img" aria-label={label}>',
         "<style>",
         *_style(),
         "</style>",

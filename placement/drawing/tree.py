@@ -7,10 +7,11 @@ When to modify: which levels of a machine are worth a box, or how a wide host is
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from placement.drawing.shapes import TextStyle, fit, printable
 from topologies.domains import Device, islands
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 MOST_IN_A_ROW = 8
 """GPUs side by side: what is still readable on a page."""
+
+_WIDEST_NAME = 300
+"""Of a host or NUMA node, px; the rest of it is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +111,7 @@ def rows(host: Frame) -> tuple[Frame, ...]:
 
 def _dull_levels(inside: Mapping[Device, Mapping[Device, None]]) -> frozenset[str]:
     """Return the levels of which every box holds one GPU."""
-    informative = {
-        node[0] for node in inside if len(_below(node, inside)) > 1
-    }
+    informative = {node[0] for node in inside if len(_below(node, inside)) > 1}
     return frozenset(node[0] for node in inside) - informative - {"host"}
 
 
@@ -129,9 +131,14 @@ def _name(node: Device, graph: networkx.Graph[Device]) -> str:
         case "root":
             return _ROOT
         case "numa":
-            return str(graph.nodes[node]["label"]).replace("NUMA", "NUMA node", 1).removesuffix(" ?")
+            stated = _label(node, graph).removeprefix("NUMA ")
+            return "NUMA node" if stated == "?" else f"NUMA node {stated}"
         case _:
-            return str(graph.nodes[node]["label"])
+            return _label(node, graph)
+
+
+def _label(node: Device, graph: networkx.Graph[Device]) -> str:
+    return fit(printable(graph.nodes[node]["label"]), TextStyle.HOST, _WIDEST_NAME)
 
 
 def _joined(outer: str, inner: str) -> str:

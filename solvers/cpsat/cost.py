@@ -10,57 +10,58 @@ from __future__ import annotations
 
 import itertools
 
-from solvers.cpsat.proto import FALSE, TRUE, Fixed, Linear, count, negated
+from solvers.cpsat.proto import FALSE, TRUE, Fixed, Linear, Lit, choice, constant, count, negated, total
 from solvers.cpsat.rules import holdings
 from solvers.cpsat.variables import Variables
 from solvers.problem import SoftPair, Term, Transfer, Want
 
 
 def step(x: Variables) -> Linear:
-    """The stages outside lanes, and the longest lane (or all lanes, when they cannot run at the same time)."""
-    stages = [stage(x, s) for s in range(len(x.problem.stages))]
-    total = sum((t for t, s in zip(stages, x.problem.stages, strict=True) if s.lane is None), Linear())
+    """The stages outside lanes, and the longest lane (all lanes, when they cannot run at the same time)."""
+    lengths = [stage(x, s) for s in range(len(x.problem.stages))]
+    outside = total(us for us, s in zip(lengths, x.problem.stages, strict=True) if s.lane is None)
     lanes: dict[int, Linear] = {}
-    for t, s in zip(stages, x.problem.stages, strict=True):
+    for us, s in zip(lengths, x.problem.stages, strict=True):
         if s.lane is not None:
-            lanes[s.lane] = lanes.get(s.lane, Linear()) + t
+            lanes[s.lane] = lanes.get(s.lane, constant(0)) + us
     if not lanes:
-        return total
-    everything = sum(lanes.values(), Linear())
-    longest = x.model.variable(0, everything.high)
+        return outside
+    everything = total(lanes.values())
+    longest = x.model.integer(0, everything.high)
     for lane in lanes.values():
         x.model.at_least(longest, lane)
     for collision in _collisions(x):
         x.model.at_least(longest, everything, [collision])
-    return total + longest
+    return outside + longest
 
 
 def _collisions(x: Variables) -> list[Fixed]:
     """Return the literals any of which keeps lanes from running at the same time."""
-    members: dict[int, set[int]] = {}
+    workers: dict[int, set[int]] = {}
     for operation in x.problem.operations:
         lane = x.problem.stages[operation.stage].lane
         if lane is not None:
-            members.setdefault(lane, set()).add(operation.item)
-    return [
-        TRUE if a == b else x.sharing(a, b)
-        for first, second in itertools.combinations(members.values(), 2)
-        for a in sorted(first)
-        for b in sorted(second)
+            workers.setdefault(lane, set()).add(operation.item)
+    rivals = [
+        (a, b)
+        for one, other in itertools.combinations(workers.values(), 2)
+        for a, b in itertools.product(sorted(one), sorted(other))
     ]
+    return [TRUE if a == b else x.overlap((a, b))[0] for a, b in rivals]
 
 
-def stage(x: Variables, index: int) -> Linear:
+def stage(x: Variables, s: int) -> Linear:
     """The longest set of items that take turns because each two of them overlap, or the longest transfer."""
-    members = sorted({o.item for o in x.problem.operations if o.stage == index})
-    turns = [(sum((x.time(i, index) for i in items), Linear()), pairs) for items, pairs in x.pools(members)]
-    transfers = [transfer for transfer in x.problem.transfers if transfer.stage == index]
+    members = sorted({o.item for o in x.problem.operations if o.stage == s})
+    turns = [(total(x.time(i, s) for i in items), overlap) for items, overlap in x.sets_that_may_overlap(members)]
+    transfers = [transfer for transfer in x.problem.transfers if transfer.stage == s]
     if len(turns) == 1 and not transfers:
         return turns[0][0]
-    high = max([0, *(time.high for time, _ in turns), *(max(map(max, t.us)) for t in transfers)])
-    longest = x.model.variable(0, high)
-    for time, pairs in turns:
-        x.model.at_least(longest, time, pairs)
+    longest = x.model.integer(
+        0, max([0, *(us.high for us, _ in turns), *(max(map(max, t.us)) for t in transfers)])
+    )
+    for us, overlap in turns:
+        x.model.at_least(longest, us, overlap)
     for transfer in transfers:
         _wait_for(x, longest, transfer)
     return longest
@@ -69,44 +70,43 @@ def stage(x: Variables, index: int) -> Linear:
 def _wait_for(x: Variables, longest: Linear, transfer: Transfer) -> None:
     """*longest* is at least the time over the best pair of devices that source and target hold."""
     sources, targets = x.holds[transfer.source], x.holds[transfer.target]
-    levels = sorted({transfer.us[a][b] for a in sources for b in targets})
     reached: Fixed = FALSE
-    for us in levels:
-        x.model.at_least(longest, Linear({}, us, us, us), [negated(reached)])
+    for us in sorted({transfer.us[a][b] for a in sources for b in targets}):
+        x.model.at_least(longest, constant(us), [negated(reached)])
         reached = x.model.boolean()
-        hits = []
+        hits: list[Lit] = []
         for b, held in targets.items():
             near = [sources[a] for a in sources if transfer.us[a][b] <= us]
             if near:
-                hit = x.model.boolean()
-                x.model.clause([negated(hit), held])
-                x.model.clause([negated(hit), *near])
-                hits.append(hit)
+                hits.append(x.model.boolean())
+                x.model.clause([negated(hits[-1]), held])
+                x.model.clause([negated(hits[-1]), *near])
         x.model.clause([negated(reached), *hits])
 
 
 def soft(x: Variables) -> Linear:
-    """Broken soft rules."""
-    broken = [x.model.boolean() for _ in x.problem.soft_pairs]
-    for wish, literal in zip(x.problem.soft_pairs, broken, strict=True):
-        _wish(x, wish, literal)
-    return sum((x.soft(i) for i in range(len(x.problem.items))), count(broken))
+    """Broken soft rules: of the options, and of the pairs."""
+    broken: list[Lit] = []
+    for wish in x.problem.soft_pairs:
+        broken.append(x.model.boolean())
+        _wish(x, wish, broken[-1])
+    return total(x.soft(i) for i in range(len(x.problem.items))) + count(broken)
 
 
-def _wish(x: Variables, wish: SoftPair, broken: int) -> None:
-    excused: list[Fixed] = [broken, x.sharing(wish.first, wish.second)]
+def _wish(x: Variables, wish: SoftPair, broken: Lit) -> None:
+    excused: list[Fixed] = [broken, *x.overlap((wish.first, wish.second))]
     first, second = x.holds[wish.first], x.holds[wish.second]
     if wish.want is Want.AVOID:
         for d, e in itertools.product(first, second):
             if wish.labels[d] == wish.labels[e]:
                 x.model.clause([*excused, negated(first[d]), negated(second[e])])
         return
-    meetings = []
+    meetings: list[Lit] = []
     for label in sorted({wish.labels[d] for d in first} & {wish.labels[d] for d in second}):
-        meeting = x.model.boolean()
+        meetings.append(x.model.boolean())
         for holds in (first, second):
-            x.model.clause([negated(meeting), *(held for d, held in holds.items() if wish.labels[d] == label)])
-        meetings.append(meeting)
+            there = [held for d, held in holds.items() if wish.labels[d] == label]
+            x.model.clause([negated(meetings[-1]), *there])
     x.model.clause([*excused, *meetings])
 
 
@@ -117,10 +117,10 @@ def gpus(x: Variables) -> Linear:
 
 def memory(x: Variables) -> Linear:
     """The worst shortfall from comfort, MiB."""
-    cases = list(holdings(x))
-    worst = x.model.variable(0, max([0, *((load + wish).high for load, _, wish, _ in cases)]))
-    for load, _, wish, only_if in cases:
-        x.model.at_least(worst, load + wish, only_if)
+    cases = [(holding.load + holding.gap, holding.only_if) for holding in holdings(x)]
+    worst = x.model.integer(0, max([0, *(shortfall.high for shortfall, _ in cases)]))
+    for shortfall, only_if in cases:
+        x.model.at_least(worst, shortfall, only_if)
     return worst
 
 
@@ -129,21 +129,20 @@ def islands(x: Variables) -> Linear:
     members: dict[int, list[int]] = {}
     for d, device in enumerate(x.problem.devices):
         members.setdefault(device.island, []).append(x.used[d])
-    broken = []
+    broken: list[Lit] = []
     for used in members.values():
         if len(used) > 1:
-            literal = x.model.boolean()
+            broken.append(x.model.boolean())
             # Round the circle: unless broken, one device in use brings in the next.
             for this, following in zip(used, used[1:] + used[:1], strict=True):
-                x.model.clause([literal, negated(this), following])
-            broken.append(literal)
+                x.model.clause([broken[-1], negated(this), following])
     return count(broken)
 
 
 def bandwidth(x: Variables) -> Linear:
     """The slowest group's ns per GB."""
     each = [x.by_group(i, lambda g: x.problem.groups[g].ns_per_gb) for i in range(len(x.problem.items))]
-    slowest = x.model.variable(0, max([0, *(ns.high for ns in each)]))
+    slowest = x.model.integer(0, max([0, *(ns.high for ns in each)]))
     for ns in each:
         x.model.at_least(slowest, ns)
     return slowest
@@ -151,18 +150,13 @@ def bandwidth(x: Variables) -> Linear:
 
 def preference(x: Variables) -> Linear:
     """How far down the menus the options stand."""
-    return sum((x.preference(i) for i in range(len(x.problem.items))), Linear())
+    return total(x.preference(i) for i in range(len(x.problem.items)))
 
 
 def ids(x: Variables) -> list[Linear]:
-    """The group indices of all items, then their option indices; smallest lexicographically."""
-    groups = [x.by_group(i, lambda g: g) for i in range(len(x.problem.items))]
-    options = [
-        Linear({v: o for o, v in literals.items() if o}, 0, 0, max(literals, default=0))
-        for slots in x.option
-        for literals in slots
-    ]
-    return [*groups, *options]
+    """The ranks of all items' groups among those left, then of their options; smallest lexicographically."""
+    options = (literals for slots in x.option for literals in slots)
+    return [choice({v: rank for rank, v in enumerate(literals.values())}) for literals in (*x.group, *options)]
 
 
 TERMS = {

@@ -1,5 +1,5 @@
 """
-What an answer must obey: one function per rule, `ALL` is the table of contents.
+What an answer must obey: one function per rule. `ALL` is the table of contents.
 
 When to modify: `solvers.problem` gets a rule.
 """
@@ -7,35 +7,45 @@ When to modify: `solvers.problem` gets a rule.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from solvers.cpsat.proto import FALSE, TRUE, Fixed, Linear, negated
+from solvers.cpsat.proto import FALSE, TRUE, Fixed, Linear, Lit, constant, negated, total
 from solvers.cpsat.variables import Variables
 from solvers.problem import Sharing
 
 
-def add_choices(x: Variables) -> None:
-    """Each item takes one group and one option per slot, of the profile of the group."""
-    problem, model = x.problem, x.model
-    for item, groups, slots in zip(problem.items, x.group, x.option, strict=True):
-        model.exactly_one(list(groups.values()))
-        of_profile: dict[int, list[int]] = {}
-        for g, literal in groups.items():
-            of_profile.setdefault(problem.groups[g].profile, []).append(literal)
+def add_groups(x: Variables) -> None:
+    """Each item takes exactly one group, and with it the group's profile."""
+    for groups, profiles in zip(x.group, x.profile, strict=True):
+        x.model.exactly_one(groups.values())
+        x.model.exactly_one(profiles.values())
+        for profile, literal in profiles.items():
+            offering = [taken for g, taken in groups.items() if x.problem.groups[g].profile == profile]
+            x.model.exactly_one([*offering, negated(literal)])
+
+
+def add_options(x: Variables) -> None:
+    """Each slot takes exactly one option, of the profile of its item's group."""
+    for item, slots, profiles in zip(x.problem.items, x.option, x.profile, strict=True):
         for slot, options in zip(item.slots, slots, strict=True):
-            model.exactly_one(list(options.values()))
-            for profile, literals in of_profile.items():
-                matching = [literal for o, literal in options.items() if slot[o].profile == profile]
-                terms = dict.fromkeys(literals, 1) | dict.fromkeys(matching, -1)
-                model.between(0, Linear(terms, 0, -1, 1), 0)
+            x.model.exactly_one(options.values())
+            for profile, literal in profiles.items():
+                matching = [chosen for o, chosen in options.items() if slot[o].profile == profile]
+                x.model.exactly_one([*matching, negated(literal)])
 
 
 def add_holding(x: Variables) -> None:
-    """An item holds the devices of its group, and no others; a device is used when an item holds it."""
+    """An item holds the devices of its group, and no others."""
     for groups, holds in zip(x.group, x.holds, strict=True):
         for d, held in holds.items():
-            terms = {literal: 1 for g, literal in groups.items() if d in x.problem.groups[g].devices}
-            x.model.between(0, Linear(terms | {held: -1}, 0, -1, 1), 0)
+            around = {g: d in x.problem.groups[g].devices for g in groups}
+            x.model.exactly_one([*(groups[g] for g in groups if around[g]), negated(held)])
+            x.model.exactly_one([*(groups[g] for g in groups if not around[g]), held])
+
+
+def add_used(x: Variables) -> None:
+    """A device is used when an item holds it."""
     for d, used in enumerate(x.used):
         holders = [holds[d] for holds in x.holds if d in holds]
         x.model.clause([negated(used), *holders])
@@ -43,98 +53,127 @@ def add_holding(x: Variables) -> None:
             x.model.clause([negated(held), used])
 
 
-def add_sharing(x: Variables) -> None:
-    """Items of which ``share`` says so overlap, others do not; `Sharing.POOL`: they take the same group."""
-    for (a, b), share in x.share.items():
-        both = sorted(x.holds[a].keys() & x.holds[b].keys())
-        for d in both:
-            x.model.clause([share, negated(x.holds[a][d]), negated(x.holds[b][d])])
-        if share == FALSE:
-            continue
-        if x.problem.sharing is Sharing.POOL:
-            _same_group(x, a, b, share)
-        else:
-            _meet(x, a, b, share, both)
-
-
-def _meet(x: Variables, a: int, b: int, share: Fixed, both: list[int]) -> None:
-    """When *share* holds, the items really have one of the devices *both* in common."""
-    meetings = []
-    for d in both:
-        meeting = x.model.boolean()
-        x.model.clause([negated(meeting), x.holds[a][d]])
-        x.model.clause([negated(meeting), x.holds[b][d]])
-        meetings.append(meeting)
-    x.model.clause([negated(share), *meetings])
-
-
-def _same_group(x: Variables, a: int, b: int, only_if: Fixed) -> None:
-    for first, second in ((x.group[a], x.group[b]), (x.group[b], x.group[a])):
-        for g, literal in first.items():
-            x.model.clause([negated(only_if), negated(literal), second.get(g, FALSE)])
-
-
-def add_one_rank_order(x: Variables) -> None:
-    """Items with the same devices have them in the same rank order."""
-    twins: dict[frozenset[int], list[int]] = {}
-    for g, group in enumerate(x.problem.groups):
-        twins.setdefault(frozenset(group.devices), []).append(g)
-    several = [groups for groups in twins.values() if len(groups) > 1]
-    for (a, b), share in x.share.items():
-        if share == FALSE:
-            continue
-        for groups in several:
-            for g, h in itertools.permutations(groups, 2):
-                if g in x.group[a] and h in x.group[b]:
-                    x.model.clause([negated(x.group[a][g]), negated(x.group[b][h])])
+def add_apart(x: Variables) -> None:
+    """Items of an *apart* pair have no device in common."""
+    for a, b in x.problem.apart:
+        _add_disjoint(x, a, b, TRUE)
 
 
 def add_together(x: Variables) -> None:
     """Items of a *together* pair take the same group."""
     for a, b in x.problem.together:
-        _same_group(x, a, b, TRUE)
+        _add_same_group(x, a, b, TRUE)
 
 
-def add_apart(x: Variables) -> None:
-    """Items of an *apart* pair have no device in common."""
-    for a, b in x.problem.apart:
-        for d in x.holds[a].keys() & x.holds[b].keys():
-            x.model.clause([negated(x.holds[a][d]), negated(x.holds[b][d])])
+def add_overlap(x: Variables) -> None:
+    """The literal of a pair says whether the two overlap (pairs that are apart or together have no choice)."""
+    for a, b, share in x.pairs:
+        if x.are_apart(a, b) or x.are_together(a, b):
+            continue
+        _add_disjoint(x, a, b, negated(share))
+        # Pools that overlap take one group, which has a device: only partial overlap must be shown.
+        if share is not FALSE and x.problem.sharing is Sharing.PARTIAL:
+            _add_meeting(x, a, b, share)
+
+
+def add_pools(x: Variables) -> None:
+    """With `Sharing.POOL` items that overlap take the same group."""
+    if x.problem.sharing is Sharing.POOL:
+        for a, b, share in x.pairs:
+            if share is not FALSE and not x.are_together(a, b):
+                _add_same_group(x, a, b, share)
+
+
+def add_one_rank_order(x: Variables) -> None:
+    """Items with the same devices have them in the same rank order (pools always do: they take one group)."""
+    if x.problem.sharing is Sharing.POOL:
+        return
+    orders: dict[frozenset[int], list[int]] = {}
+    for g, group in enumerate(x.problem.groups):
+        orders.setdefault(frozenset(group.devices), []).append(g)
+    for a, b, share in x.pairs:
+        for groups in orders.values() if share is not FALSE else ():
+            for g, h in itertools.permutations(groups, 2):
+                if g in x.group[a] and h in x.group[b]:
+                    x.model.clause([negated(x.group[a][g]), negated(x.group[b][h])])
 
 
 def add_memory(x: Variables) -> None:
     """In every phase the memory of the items on a device fits into its room."""
-    for load, room, _, only_if in holdings(x):
-        x.model.at_least(room, load, only_if)
+    for holding in holdings(x):
+        x.model.at_least(holding.room, holding.load, holding.only_if)
 
 
-def holdings(x: Variables) -> Iterator[tuple[Linear, Linear, Linear, list[Fixed]]]:
-    """
-    Yield (load, room, comfort − room, literals): whenever the literals hold, devices exist with that load and that room.
+ALL = (
+    add_groups,
+    add_options,
+    add_holding,
+    add_used,
+    add_apart,
+    add_together,
+    add_overlap,
+    add_pools,
+    add_one_rank_order,
+    add_memory,
+)
 
-    Every set of items that can hold a device together is one case; a `SharedReserve` counts from two items on.
-    """
-    members = list(range(len(x.problem.items)))
-    for items, pairs in x.pools(members):
-        phases = _worst_phases(x, items)
-        loads = [sum((x.memory(i, p) for i in items), Linear()) for p in phases]
+
+# ── cuts: they change no answer, only the time to the proof ─────────────────────────────────────────────────────────────
+
+
+def add_area(x: Variables) -> None:
+    """Items that do not overlap fit side by side: their sizes add up to no more than there are devices."""
+    least: dict[int, int] = {}
+    for group in x.problem.groups:
+        least[group.profile] = min(len(group.devices), least.get(group.profile, len(group.devices)))
+    sizes = [x.by_profile(i, lambda p: least[p]) for i in range(len(x.problem.items))]
+    room = constant(len(x.problem.devices))
+    for number in range(2, len(sizes) + 1):
+        for items in itertools.combinations(range(len(sizes)), number):
+            x.model.at_least(room, total(sizes[i] for i in items), map(negated, x.overlap(items)))
+
+
+Needs = Mapping[tuple[int, int], tuple[tuple[int, frozenset[int]], ...]]
+
+
+def add_smallest_ids(x: Variables, needs: Needs) -> None:
+    """Of answers that differ by an exchange of equal devices, the one with the smallest ids (see `symmetry`)."""
+    for (i, g), before in needs.items():
+        for j, groups in before:
+            x.model.clause([negated(x.group[i][g]), *(x.group[j][h] for h in sorted(groups))])
+
+
+# ── parts ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Whenever *only_if* hold, devices exist with this load and room, MiB; *gap* is comfort − room at its worst."""
+
+    load: Linear
+    room: Linear
+    gap: Linear
+    only_if: list[Fixed]
+
+
+def holdings(x: Variables) -> Iterator[Holding]:
+    """Yield every way in which items can hold a device together, in every phase that can be the worst."""
+    for items, overlap in x.sets_that_may_overlap(range(len(x.problem.items))):
+        loads = [total(x.memory(i, p) for i in items) for p in _worst_phases(x, items)]
+        rooms = {d: _room(x, items, d) for d in range(len(x.problem.devices))}
+        gaps = {d: x.problem.devices[d].comfort - room for d, room in rooms.items()}
+        rivals = list(_who_makes_room(x, items))
         if x.problem.sharing is Sharing.POOL:
-            only_if = [*pairs, *_nobody_else(x, items, lambda i, r: x.sharing(i, r))]
-            room = x.by_group(items[0], lambda g, items=items: min(_room(x, items, d) for d in x.problem.groups[g].devices))
-            wish = x.by_group(
-                items[0],
-                lambda g, items=items: max(
-                    x.problem.devices[d].comfort - _room(x, items, d) for d in x.problem.groups[g].devices
-                ),
-            )
-            yield from ((load, room, wish, only_if) for load in loads)
+            devices = {g: x.problem.groups[g].devices for g in x.group[items[0]]}
+            room = x.by_group(items[0], lambda g, d=devices, r=rooms: min(r[k] for k in d[g]))  # type: ignore[misc]
+            gap = x.by_group(items[0], lambda g, d=devices, r=gaps: max(r[k] for k in d[g]))  # type: ignore[misc]
+            absent = [negated(literal) for j in rivals for literal in x.overlap((items[0], j))]
+            yield from (Holding(load, room, gap, [*overlap, *absent]) for load in loads)
         else:
-            for d in set.intersection(*(set(x.holds[i]) for i in items)):
-                held: list[Fixed] = [x.holds[i][d] for i in items]
-                only_if = [*held, *_nobody_else(x, items, lambda _, r, d=d: x.holds[r].get(d, FALSE))]
-                here = _room(x, items, d)
-                gap = x.problem.devices[d].comfort - here
-                yield from ((load, Linear({}, here, here, here), Linear({}, gap, gap, gap), only_if) for load in loads)
+            for d in sorted(set.intersection(*(set(x.holds[i]) for i in items))):
+                only_if = [*(x.holds[i][d] for i in items), *(negated(x.holds[j].get(d, FALSE)) for j in rivals)]
+                room, gap = constant(rooms[d]), constant(gaps[d])
+                yield from (Holding(load, room, gap, only_if) for load in loads)
 
 
 def _room(x: Variables, items: tuple[int, ...], device: int) -> int:
@@ -142,37 +181,53 @@ def _room(x: Variables, items: tuple[int, ...], device: int) -> int:
     return min(reserved, default=x.problem.devices[device].capacity)
 
 
-def _nobody_else(
-    x: Variables, items: tuple[int, ...], present: Callable[[int, int], Fixed]
-) -> Iterator[Fixed]:
+def _who_makes_room(x: Variables, items: tuple[int, ...]) -> Iterator[int]:
     """
-    Yield the literals under which no further item changes the room of a device that *items* hold.
+    Yield the items whose presence can give *items* more room.
 
-    A reserve can be smaller than the device's own, so the room of fewer items is not always the larger one.
+    What holds for some items on a device holds for more of them, unless a reserve asks for less than the device itself.
     """
-    for reserve in x.problem.shared_reserves:
-        others = range(len(x.problem.items)) if items == (reserve.item,) else [reserve.item]
-        for other in others:
-            if other not in items:
-                yield negated(present(items[0], other))
+    reserves = [r for r in x.problem.shared_reserves if _asks_less(x, r.capacity)]
+    if any(r.item in items for r in x.problem.shared_reserves) and len(items) > 1:
+        return
+    alone = items[0] in {r.item for r in reserves} and len(items) == 1
+    for j in range(len(x.problem.items)):
+        if j not in items and (alone or j in {r.item for r in reserves}):
+            yield j
+
+
+def _asks_less(x: Variables, capacity: tuple[int, ...]) -> bool:
+    return any(room > device.capacity for room, device in zip(capacity, x.problem.devices, strict=True))
 
 
 def _worst_phases(x: Variables, items: tuple[int, ...]) -> list[int]:
     """Return the phases that no other phase dominates, whatever the items choose."""
-    vectors = {}
+    needs: dict[tuple[int, ...], int] = {}
     for p in range(x.problem.phases):
-        key = tuple(
-            slot[o].memory[p]
-            for i in items
-            for slot, literals in zip(x.problem.items[i].slots, x.option[i], strict=True)
-            for o in literals
-        )
-        vectors.setdefault(key, p)
+        slots = ((slot, o) for i in items for slot, o in zip(x.problem.items[i].slots, x.option[i], strict=True))
+        needs.setdefault(tuple(slot[o].memory[p] for slot, options in slots for o in options), p)
     return [
         p
-        for key, p in vectors.items()
-        if not any(other != key and all(a <= b for a, b in zip(key, other, strict=True)) for other in vectors)
+        for need, p in needs.items()
+        if not any(other != need and all(map(int.__le__, need, other)) for other in needs)
     ]
 
 
-ALL = (add_choices, add_holding, add_sharing, add_one_rank_order, add_together, add_apart, add_memory)
+def _add_disjoint(x: Variables, a: int, b: int, only_if: Fixed) -> None:
+    for d in sorted(x.holds[a].keys() & x.holds[b].keys()):
+        x.model.clause([negated(only_if), negated(x.holds[a][d]), negated(x.holds[b][d])])
+
+
+def _add_same_group(x: Variables, a: int, b: int, only_if: Fixed) -> None:
+    for first, second in ((x.group[a], x.group[b]), (x.group[b], x.group[a])):
+        for g, taken in first.items():
+            x.model.clause([negated(only_if), negated(taken), second.get(g, FALSE)])
+
+
+def _add_meeting(x: Variables, a: int, b: int, only_if: Fixed) -> None:
+    meetings: list[Lit] = []
+    for d in sorted(x.holds[a].keys() & x.holds[b].keys()):
+        meetings.append(x.model.boolean())
+        x.model.clause([negated(meetings[-1]), x.holds[a][d]])
+        x.model.clause([negated(meetings[-1]), x.holds[b][d]])
+    x.model.clause([negated(only_if), *meetings])

@@ -1,8 +1,8 @@
 """
 The proof: terms in order, each driven to its optimum and kept there.
 
-Terms of the band whose weights fit into 64 bits are minimised together as one weighted sum, which is the same as one after the
-other: each weight is larger than all that the later terms can add up to.
+Terms of the band whose weights fit into 64 bits are minimised together as one weighted sum, which is the same as one
+after the other: each weight is larger than all that the later terms can add up to.
 
 When to modify: the order of the terms, or how they are packed into solves.
 """
@@ -10,172 +10,268 @@ When to modify: the order of the terms, or how they are packed into solves.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from solvers import check
+from solvers import check, greedy
+from solvers.bounds import entries, lower_bounds, unproven
 from solvers.cpsat import cost, rules
 from solvers.cpsat.engine import Found, minimise
-from solvers.cpsat.proto import Linear, Model
+from solvers.cpsat.proto import Linear, Model, total
+from solvers.cpsat.reduce import reduce
+from solvers.cpsat.symmetry import Canonical, canonical
 from solvers.cpsat.variables import Variables
 from solvers.problem import TERMS_IN_BAND, Problem, Term
-from solvers.result import Options, Result, SolverDisagrees, Status, TermProof
+from solvers.result import Answer, Options, Result, SolverDisagrees, Status, TermProof
 
-LARGEST_SUM = 2**53
-"""Weighted sums stay exact in CP-SAT's own arithmetic and its reports."""
-
-
-class _Search:
-    """One problem on its way to a proof: the model, the best answer so far, the clock."""
-
-    def __init__(self, problem: Problem, options: Options) -> None:
-        self.problem = problem
-        self.options = options
-        self.deadline = time.monotonic() + options.time_limit_s
-        self.model = Model()
-        self.x = Variables(self.model, problem)
-        for rule in rules.ALL:
-            rule(self.x)
-        self.expression: dict[Term, Linear] = {}
-        self.solution: list[int] | None = None
-        self.interrupted = False
-
-    def term(self, term: Term) -> Linear:
-        """Return the expression of *term*, built when it is first needed."""
-        if term not in self.expression:
-            self.expression[term] = cost.TERMS[term](self.x)
-        return self.expression[term]
-
-    def drive(self, objective: Linear, *, report: bool = False) -> Found:
-        """Minimise *objective*; a better answer becomes the best so far."""
-        found = minimise(
-            self.model,
-            objective,
-            hint=self.solution,
-            time_limit_s=max(self.deadline - time.monotonic(), 0.001),
-            workers=self.options.workers,
-            seed=self.options.seed,
-            on_solution=self.options.on_incumbent if report else None,
-        )
-        self.interrupted = self.interrupted or found.was_interrupted
-        if found.solution is not None:
-            self.solution = found.solution
-        return found
-
-    def keep(self, expression: Linear, limit: int) -> None:
-        """From now on *expression* is at most *limit*."""
-        self.model.between(expression.low, expression, limit)
+LARGEST_SUM = 2**58
+"""Weighted sums stay below it: CP-SAT adds in 64 bits and wants some room."""
 
 
 def solve(problem: Problem, options: Options | None = None) -> Result:
     """
     Solve *problem* with CP-SAT to a proof of every term.
 
+    `Options.on_incumbent` is called from CP-SAT's thread.
+
     Raises
     ------
     SolverDisagrees
-        If `solvers.check` finds the answer wrong, or another value for a term.
+        If `solvers.check` finds an answer wrong, or another value for a term.
     """
-    options = options or Options()
-    if any(not item.groups or any(not slot for slot in item.slots) for item in problem.items):
-        return Result(Status.INFEASIBLE)
-    search = _Search(problem, options)
-    if any(not groups for groups in search.x.group):
-        return Result(Status.INFEASIBLE)
-    proofs: list[TermProof] = []
-    leading = [Term.STEP] if problem.primary is Term.STEP else [problem.primary, Term.STEP]
-    for term in leading:
-        expression = search.term(term)
-        found = search.drive(expression, report=term is Term.STEP)
-        if search.solution is None:
-            status = Status.INFEASIBLE if found.is_infeasible else Status.UNKNOWN
-            return Result(status, interrupted=search.interrupted)
-        value = expression.value(search.solution)
-        proofs.append(TermProof(term, value, found.bound))
-        if not found.is_optimal:
-            return _finish(search, proofs, proven=False)
-        slack = value * problem.within_ppm // 1_000_000 if term is Term.STEP else 0
-        search.keep(expression, value + slack)
-    if options.first_term_only:
-        return _finish(search, proofs, proven=True)
-    proven = _band(search, proofs)
-    return _finish(search, proofs, proven=proven)
+    search = _Search(problem, options or Options())
+    try:
+        search.run()
+    except KeyboardInterrupt:
+        search.is_interrupted = True
+    return search.result()
 
 
-def _band(search: _Search, proofs: list[TermProof]) -> bool:
-    """Drive the terms of the band, and then the ids, to their optimum; return whether all are proven."""
-    t_star = proofs[-1]
-    queue: list[tuple[Term, Linear]] = []
-    for term in TERMS_IN_BAND:
-        if term is Term.IDS:
-            queue += [(term, expression) for expression in cost.ids(search.x)]
-        else:
-            queue.append((term, search.term(term)))
-    step = search.term(Term.STEP)
-    limit = t_star.value + t_star.value * search.problem.within_ppm // 1_000_000
-    narrow = Linear(step.terms, step.constant, t_star.value, limit)
-    queue = [(term, narrow if term is Term.STEP else expression) for term, expression in queue]
-    while queue:
-        batch = _batch(queue)
-        queue = queue[len(batch) :]
-        found = search.drive(_weighted([expression for _, expression in batch]))
-        if not found.is_optimal or found.solution is None:
+class _Search:
+    """One problem on its way to a proof: the best answer so far, what is proven, the clock."""
+
+    def __init__(self, problem: Problem, options: Options) -> None:
+        self.problem = problem
+        self.options = options
+        self.deadline = time.monotonic() + options.time_limit_s
+        self.answer: Answer | None = None
+        self.proofs: list[TermProof] = []
+        self.open_bound: dict[Term, int] = {}
+        self.is_infeasible = False
+        self.is_finished = False
+        self.is_interrupted = False
+
+    def result(self) -> Result:
+        """Return what is known by now."""
+        if self.answer is None:
+            status = Status.INFEASIBLE if self.is_infeasible else Status.UNKNOWN
+            return Result(status, interrupted=self.is_interrupted)
+        only = self.options.first_term_only
+        proofs = unproven(self.problem, self.answer, self.proofs, known=self.open_bound, first_term_only=only)
+        return Result(
+            Status.OPTIMAL if self.is_finished else Status.FEASIBLE, self.answer, proofs, self.is_interrupted
+        )
+
+    def run(self) -> None:
+        """Prove one term after the other; return early when the time is over, or there is no answer."""
+        problem = self.problem
+        self.answer = greedy.first_answer(problem)
+        step_limit = None
+        if self.answer is not None:
+            step = check.step(problem, self.answer)
+            if self.options.on_incumbent is not None:
+                self.options.on_incumbent(step, lower_bounds(problem)[Term.STEP])
+            if problem.primary is Term.STEP:
+                step_limit = band(problem, step)
+        smallest = canonical(problem, reduce(problem, step_limit))
+        if smallest.choices.is_empty:
+            self._no_answer()
+            return
+        built = Built(problem, smallest)
+        if self.answer is not None:
+            built.hint = built.x.hint(self.answer)
+        for term in entries(problem, first_term_only=True):
+            if not self._prove(built, [_goal(term, built.term(term))]):
+                return
+            value = self.proofs[-1].value
+            built.keep(built.term(term), band(problem, value) if term is Term.STEP else value)
+        if not self.options.first_term_only:
+            if not self._prove_band(built):
+                return
+            if not self._settle_ids(built):
+                return
+        self.is_finished = True
+
+    def _prove_band(self, built: Built) -> bool:
+        """Drive the terms of the band to their optimum; return whether all are proven."""
+        star = self.proofs[-1].value
+        goals = [
+            _goal(term, built.term(term), known=(star, band(self.problem, star)) if term is Term.STEP else None)
+            for term in TERMS_IN_BAND
+            if term is not Term.IDS
+        ]
+        while goals:
+            batch, goals = _split(goals)
+            if not self._prove(built, batch):
+                return False
+            for goal, proof in zip(batch, self.proofs[-len(batch) :], strict=True):
+                built.keep(goal.expression, proof.value)
+        return True
+
+    def _prove(self, built: Built, goals: Sequence[_Goal]) -> bool:
+        """Minimise the lexicographic sum of *goals*; return whether it is proven."""
+        if len(goals) == 1 and self.answer is not None:
+            term, value = goals[0].term, check.terms(self.problem, self.answer)[goals[0].term]
+            if value == lower_bounds(self.problem)[term]:
+                self.proofs.append(TermProof(term, value, value))
+                return True
+        weights = _weights(goals)
+        found = self._minimise(built, goals, weights, report=goals[0].term is Term.STEP)
+        if self.answer is None:
+            if found.is_infeasible:
+                self._no_answer()
             return False
-        for term, expression in batch:
-            value = expression.value(found.solution)
-            search.keep(expression, value)
-            if term is not Term.IDS:
-                proofs.append(TermProof(term, value, value))
-    return True
+        terms = check.terms(self.problem, self.answer)
+        # Above their lows, later terms add up to less than one unit of the one before them.
+        above = found.bound - sum(w * g.low for g, w in zip(goals, weights, strict=True))
+        for goal, weight in zip(goals, weights, strict=True):
+            value, bound = terms[goal.term], goal.low + above // weight
+            if bound < value and not found.is_optimal:
+                self.open_bound[goal.term] = bound
+                return False
+            self.proofs.append(TermProof(goal.term, value, value))
+            above -= weight * (value - goal.low)
+        return not self.is_interrupted
+
+    def _settle_ids(self, built: Built) -> bool:
+        """Drive the ids to their optimum; return whether that is proven."""
+        goals = [_goal(Term.IDS, expression) for expression in cost.ids(built.x)]
+        while goals:
+            batch, goals = _split(goals)
+            found = self._minimise(built, batch, _weights(batch))
+            if not found.is_optimal or found.solution is None:
+                return False
+            for goal in batch:
+                built.keep(goal.expression, goal.expression.value(found.solution))
+        return True
+
+    def _minimise(
+        self, built: Built, goals: Sequence[_Goal], weights: Sequence[int], *, report: bool = False
+    ) -> Found:
+        """Minimise; a better answer becomes the best so far, after the checker agreed with it."""
+        objective = total(g.expression.scaled(w) for g, w in zip(goals, weights, strict=True))
+        found = minimise(
+            built.model,
+            objective,
+            hint=built.hint,
+            time_limit_s=max(self.deadline - time.monotonic(), 0.001),
+            workers=self.options.workers,
+            seed=self.options.seed,
+            report=self.options.on_incumbent if report else None,
+        )
+        self.is_interrupted = self.is_interrupted or found.was_interrupted
+        if found.solution is not None:
+            answer = built.x.read(found.solution)
+            _verify(self.problem, answer, goals, found.solution, is_optimal=found.is_optimal)
+            built.hint = dict(enumerate(found.solution))
+            if self._is_no_worse(answer, goals):
+                self.answer = answer
+        elif found.is_infeasible and self.answer is not None:
+            raise SolverDisagrees(f"CP-SAT finds no answer where there is one: {self.answer}")
+        return found
+
+    def _is_no_worse(self, answer: Answer, goals: Sequence[_Goal]) -> bool:
+        """Whether *answer* is at least as good as the best so far (a search that was cut short may fall behind)."""
+        if self.answer is None or goals[0].term is Term.IDS:
+            return True
+        new, old = check.terms(self.problem, answer), check.terms(self.problem, self.answer)
+        return [new[g.term] for g in goals] <= [old[g.term] for g in goals]
+
+    def _no_answer(self) -> None:
+        if self.answer is not None:
+            raise SolverDisagrees(f"CP-SAT finds no answer where there is one: {self.answer}")
+        self.is_infeasible = True
 
 
-def _batch(queue: Sequence[tuple[Term, Linear]]) -> list[tuple[Term, Linear]]:
-    """Return the longest beginning of *queue* whose weighted sum stays exact; at least one entry."""
-    batch: list[tuple[Term, Linear]] = []
-    largest = 1
-    for term, expression in queue:
-        largest *= expression.high - expression.low + 1
-        if batch and largest > LARGEST_SUM:
-            break
-        batch.append((term, expression))
-    return batch
+class Built:
+    """The model; the expression of a term is built when it is first needed."""
+
+    def __init__(self, problem: Problem, smallest: Canonical) -> None:
+        self.model = Model()
+        self.x = Variables(self.model, problem, smallest.choices)
+        self.hint: Mapping[int, int] = {}
+        self._expressions: dict[Term, Linear] = {}
+        for rule in rules.ALL:
+            rule(self.x)
+        rules.add_area(self.x)
+        rules.add_smallest_ids(self.x, smallest.needs)
+
+    def term(self, term: Term) -> Linear:
+        """Return the expression of *term*."""
+        if term not in self._expressions:
+            self._expressions[term] = cost.TERMS[term](self.x)
+        return self._expressions[term]
+
+    def keep(self, expression: Linear, limit: int) -> None:
+        """From now on *expression* is at most *limit*."""
+        self.model.between(expression.low, expression, limit)
 
 
-def _weighted(expressions: Sequence[Linear]) -> Linear:
-    """Return one expression whose minimum is the lexicographic minimum of *expressions*."""
-    total, weight = Linear(), 1
-    for expression in reversed(expressions):
-        total += expression.scaled(weight)
-        weight *= expression.high - expression.low + 1
-    return total
+def band(problem: Problem, step: int) -> int:
+    """Return the longest step in the band of a shortest step of *step*, µs."""
+    return step + step * problem.within_ppm // 1_000_000
 
 
-def _finish(search: _Search, proofs: list[TermProof], *, proven: bool) -> Result:
-    """Return the best answer with what is proven about it, after the checker agreed with it."""
-    assert search.solution is not None
-    answer = search.x.read(search.solution)
-    broken = check.violations(search.problem, answer)
+# ── several terms in one solve ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """A term to be minimised, and between which values it lies by now."""
+
+    term: Term
+    expression: Linear
+    low: int
+    high: int
+
+
+def _goal(term: Term, expression: Linear, known: tuple[int, int] | None = None) -> _Goal:
+    low, high = known or (expression.low, expression.high)
+    return _Goal(term, expression, low, high)
+
+
+def _weights(goals: Sequence[_Goal]) -> list[int]:
+    """Return the weights under which the least sum is the lexicographically least."""
+    weights = [1]
+    for goal in reversed(goals[1:]):
+        weights.append(weights[-1] * (goal.high - goal.low + 1))
+    return weights[::-1]
+
+
+def _split(goals: list[_Goal]) -> tuple[list[_Goal], list[_Goal]]:
+    """Return the longest beginning of *goals* (at least one) whose weighted sum stays exact, and the rest."""
+    for k in range(len(goals), 1, -1):
+        weights = _weights(goals[:k])
+        if sum(w * g.expression.high for w, g in zip(weights, goals[:k], strict=True)) < LARGEST_SUM:
+            return goals[:k], goals[k:]
+    return goals[:1], goals[1:]
+
+
+def _verify(
+    problem: Problem, answer: Answer, goals: Sequence[_Goal], solution: Sequence[int], *, is_optimal: bool
+) -> None:
+    """
+    Let the checker judge the answer.
+
+    The model's expressions bound the true terms from above; at an optimum they meet them.
+    """
+    broken = check.violations(problem, answer)
     if broken:
         raise SolverDisagrees(f"CP-SAT's answer breaks a rule: {broken[0]}")
-    true = check.terms(search.problem, answer)
-    done = {p.term: p for p in proofs[1:] if p.proven} if len(proofs) > 1 else {}
-    for term, entry in done.items():
-        if true[term] != entry.value and term is not Term.STEP:
-            raise SolverDisagrees(f"CP-SAT says {term} = {entry.value}, the checker says {true[term]}")
-    if not proven and not search.options.first_term_only:
-        proofs = [*proofs, *_open(search, proofs, true)]
-    return Result(
-        status=Status.OPTIMAL if proven else Status.FEASIBLE,
-        answer=answer,
-        proofs=tuple(proofs),
-        interrupted=search.interrupted,
-    )
-
-
-def _open(search: _Search, proofs: Sequence[TermProof], true: dict[Term, int]) -> list[TermProof]:
-    """Return entries for the terms that were not reached, with the bounds that hold anyway."""
-    leading = 1 if search.problem.primary is Term.STEP else 2
-    missing = [Term.STEP] if len(proofs) < leading else []
-    reached = {p.term for p in proofs[leading:]}
-    missing += [t for t in TERMS_IN_BAND if t is not Term.IDS and t not in reached]
-    low = {Term.STEP: proofs[leading - 1].bound if len(proofs) >= leading else 0}
-    return [TermProof(t, true[t], min(low.get(t, 0), true[t])) for t in missing]
+    terms = check.terms(problem, answer)
+    for goal in goals:
+        if goal.term is Term.IDS:
+            continue
+        says, true = goal.expression.value(solution), terms[goal.term]
+        if true > says or (is_optimal and true != says):
+            raise SolverDisagrees(f"CP-SAT says {goal.term} = {says}, the checker says {true}")

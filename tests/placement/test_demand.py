@@ -1,0 +1,356 @@
+"""What a choice costs: the single entry, and a plan recomputed by hand as docs/model.md does."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, choices, parts
+from placement.constants import constants
+from placement.dataflow import Work, dataflow
+from placement.demand import Demand, Refusal, demand, transfer_us
+from placement.hardware import Hardware
+from placement.models import find_model
+from placement.workload import (
+    Algorithm,
+    Batch,
+    Engine,
+    LayoutMenu,
+    Master,
+    Offload,
+    Precision,
+    Role,
+    RoleName,
+    RolloutMenu,
+    Schedule,
+    TrainMenu,
+    Workload,
+)
+
+C = constants()
+BF16 = Precision.BF16
+MODEL = find_model("Qwen/Qwen2.5-1.5B")
+ACTOR = Role(RoleName.ACTOR, MODEL, train=TrainMenu(), rollout=RolloutMenu())
+REF = Role(RoleName.REF, MODEL)
+REWARD = Role(RoleName.REWARD, MODEL)
+CRITIC = Role(RoleName.CRITIC, MODEL, train=TrainMenu())
+ROLLOUT = Role(RoleName.ROLLOUT, MODEL, engine=Engine.VLLM, rollout=RolloutMenu())
+
+# docs/model.md: 128 prompts, 8 samples each, 512 tokens and 512 (longest 1024) more; 4 updates.
+BATCH = Batch(128, 8, 512, 512, 1024, 4, 8192)
+GRPO = Workload(Algorithm.GRPO, BATCH, (ACTOR, REF, Role(RoleName.REWARD, None)))
+PPO = Workload(Algorithm.PPO, BATCH, (ACTOR, CRITIC, REF, REWARD))
+APART = Workload(Algorithm.PPO, BATCH, (ACTOR.replace(rollout=None), ROLLOUT, CRITIC, REF, REWARD))
+
+
+def a100(gpus: int, **changes: object) -> Hardware:
+    """A100-SXM4-80GB behind an NVSwitch."""
+    tps = tuple(tp for tp in (2, 4) if gpus % tp == 0)
+    hardware = Hardware(
+        gpus=gpus,
+        flops=312e12,
+        memory_bytes_per_s=2039e9,
+        total_mib=81152,
+        compute_capability=(8, 0),
+        ring_bytes_per_s=275e9 if gpus > 1 else 0.0,
+        ring_nvlink=True,
+        block_bytes_per_s=tuple((tp, 275e9) for tp in tps),
+        block_nvlink=tuple((tp, True) for tp in tps),
+        host_bytes_per_s=24e9,
+    )
+    return dataclasses.replace(hardware, **changes)
+
+
+def train_choice(dp: int, offload: Offload = Offload.NONE, micro_batch_tokens: int = 8192) -> TrainChoice:
+    return TrainChoice(1, 1, dp, BF16, Master.FP32, offload, micro_batch_tokens)
+
+
+def rollout_choice(replicas: int, share: float = 0.4) -> RolloutChoice:
+    return RolloutChoice(Engine.VLLM, 1, replicas, BF16, share, 256)
+
+
+def frozen_choice(dp: int) -> FrozenChoice:
+    return FrozenChoice(1, 1, dp, BF16, Offload.NONE)
+
+
+def cost(role: Role, part: Part, choice: Choice, workload: Workload, hardware: Hardware) -> Demand:
+    found = demand(role, part, choice, workload, hardware, C, dataflow(workload))
+    assert isinstance(found, Demand)
+    return found
+
+
+# ── the worked example of docs/model.md ─────────────────────────────────────────────────────────────────────
+
+
+def by_hand() -> dict[str, float]:
+    """Recompute the page's plan with nothing but its formulas and numbers: MiB and seconds by name."""
+    mib = 2**20
+    p, layers, h, v, embedding = 1_543_714_304, 28, 1536, 151_936, 233_373_696
+    flops, memory, bus = 312e12, 2039e9, 275e9 * 0.85
+    found = {}
+
+    # Memory. Rank: 128 sequences an update; 16 micro-batches of 8192 tokens.
+    tok, n = 8192, 2
+    p_layer = (p - embedding) / layers
+    gather = 4 * p_layer + 2 * v * h
+    found["train: idle"] = 1536 + 12 * p / n / mib
+    found["train: old_log_probs"] = 1536 + (12 * p / n + gather + 92 * tok * h) / mib
+    found["train: update_actor"] = (
+        1536 + (16 * p / n + 2 * gather + 2 * tok * h * layers + 92 * tok * h) / mib
+    )
+    found["train: sync_weights"] = 1536 + (12 * p / n + 4 * v * h) / mib
+    claim, weights = 0.4 * 81152, 2 * p / mib
+    found["engine: idle"] = 2280
+    found["engine: generate"] = 2280 + claim
+    found["engine: sync_weights"] = 2280 + weights + 2048
+    found["ref: idle"] = 1040 + 2 * p / n / mib
+    found["ref: ref_log_probs"] = 1040 + (2 * p / n + gather + 92 * tok * h) / mib
+
+    # Generation. 512 sequences an engine; the cache holds more than 256 of 1024 tokens.
+    kv_mib = claim - weights - 5325 - 134
+    assert kv_mib * mib / 28_672 / 1024 > 256
+    slots, sequences, mean, longest, prompt = 256, 512, 512, 1024, 512
+    k = longest / mean - 1
+    steps = (sequences - slots) * mean / slots + longest
+    tokens = sequences * mean
+    context = prompt + longest / (k + 2)
+    prompts = 128 * (1 - (1 - 1 / 2) ** 8)
+    attention = layers * 12 * 128
+    found["generate"] = (
+        steps * (2 * p / (memory * 0.9) + 2.5e-3 + 8e-6 * layers)
+        + tokens * context * 28_672 / (memory * 0.75)
+        + tokens * 2 * p / (flops * 0.78)
+        + prompts * prompt * 2 * (p + attention * prompt) / (flops * 0.78)
+    )
+
+    # Forward passes and updates. A rank has 512 · 1024 tokens in 64 micro-batches.
+    rank_tokens, micro_batches = 512 * 1024, 64
+    forward = 2 * (p + attention * 1024) * rank_tokens
+    alpha = (5.6 + 1.96 * n) * 1e-6
+    one_gather = alpha + (n - 1) / n * 2 * p / bus
+    exposed = micro_batches * one_gather / layers
+    assert micro_batches * one_gather < forward / (flops * 0.45)
+    found["forward"] = forward / (flops * 0.45) + exposed
+    state = 4 * (4 + 2 * (8 + 4)) * p / n / (memory * 0.9)
+    found["update_actor"] = 3 * forward / (flops * 0.40) + exposed + state
+    found["sync_weights"] = one_gather + 0.2
+    return found
+
+
+def test_the_worked_example_is_what_the_model_says() -> None:
+    hand, group = by_hand(), a100(2)
+    train = cost(ACTOR, Part.TRAIN, train_choice(2), GRPO, group)
+    engine = cost(ACTOR, Part.ROLLOUT, rollout_choice(2), GRPO, group)
+    ref = cost(REF, Part.FROZEN, frozen_choice(2), GRPO, group)
+    for name, held in (("train", train), ("engine", engine), ("ref", ref)):
+        assert held.resident_mib == math.ceil(hand[f"{name}: idle"])
+        for work, mib in held.active_mib.items():
+            assert mib == math.ceil(hand[f"{name}: {work}"])
+
+    def us(name: str) -> object:
+        return pytest.approx(hand[name] * 1e6 + C.stage_overhead_us, abs=1)
+
+    assert engine.times_us == {Work.GENERATE: us("generate")}
+    assert ref.times_us == {Work.REF_LOG_PROBS: us("forward")}
+    assert train.times_us == {
+        Work.OLD_LOG_PROBS: us("forward"),
+        Work.UPDATE_ACTOR: us("update_actor"),
+        Work.SYNC_WEIGHTS: us("sync_weights"),
+    }
+
+
+def test_the_page_shows_the_numbers_of_the_worked_example() -> None:
+    hand = by_hand()
+    page = (Path(__file__).parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
+    shown = [f"{math.ceil(value):,} MiB" for name, value in hand.items() if ": " in name]
+    shown += [f"{hand[name]:.3f} s" for name in ("generate", "forward", "update_actor", "sync_weights")]
+    peak = max(
+        hand["train: update_actor"] + hand["engine: idle"] + hand["ref: idle"],
+        hand["train: idle"] + hand["engine: generate"] + hand["ref: idle"],
+    )
+    step = sum(hand[name] for name in ("generate", "forward", "forward", "update_actor", "sync_weights"))
+    shown += [f"{peak / 1024:.1f} GiB", f"{step + 5 * 0.05:.2f} s"]
+    assert [number for number in shown if number not in page] == []
+
+
+# ── which work, which model ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("role", "part", "choice", "workload", "expected"),
+    [
+        pytest.param(
+            ACTOR,
+            Part.TRAIN,
+            train_choice(2),
+            PPO,
+            {Work.OLD_LOG_PROBS, Work.UPDATE_ACTOR, Work.SYNC_WEIGHTS},
+            id="actor trains",
+        ),
+        pytest.param(ACTOR, Part.ROLLOUT, rollout_choice(2), PPO, {Work.GENERATE}, id="actor generates"),
+        pytest.param(
+            ROLLOUT, Part.ROLLOUT, rollout_choice(2), APART, {Work.GENERATE, Work.SYNC_WEIGHTS}, id="rollout"
+        ),
+        pytest.param(
+            CRITIC, Part.TRAIN, train_choice(2), PPO, {Work.VALUES, Work.UPDATE_CRITIC}, id="critic"
+        ),
+        pytest.param(REF, Part.FROZEN, frozen_choice(2), PPO, {Work.REF_LOG_PROBS}, id="ref"),
+        pytest.param(REWARD, Part.FROZEN, frozen_choice(2), PPO, {Work.REWARD}, id="reward"),
+    ],
+)
+def test_each_part_does_its_own_work(
+    role: Role, part: Part, choice: Choice, workload: Workload, expected: set[Work]
+) -> None:
+    found = cost(role, part, choice, workload, a100(2))
+    assert set(found.times_us) == set(found.bound_by) == expected
+    # An engine that sleeps holds memory in the weight sync without having to do anything in it.
+    assert set(found.active_mib) - expected <= {Work.SYNC_WEIGHTS}
+
+
+def test_work_that_the_dataflow_lacks_is_not_counted() -> None:
+    stages = tuple(stage for stage in dataflow(GRPO) if stage.name == "update")
+    found = demand(ACTOR, Part.TRAIN, train_choice(2), GRPO, a100(2), C, stages)
+    assert isinstance(found, Demand)
+    assert set(found.times_us) == set(found.active_mib) == {Work.UPDATE_ACTOR}
+
+
+def test_critic_and_reward_have_a_scalar_head() -> None:
+    # Untied embeddings: the head of 151,936 · 1536 goes, 1536 come.
+    model = dataclasses.replace(
+        MODEL, tie_embeddings=False, parameters=2 * 10**9, embedding_parameters=2 * 151_936 * 1536
+    )
+    saved = 151_936 * 1536 - 1536
+    reward = cost(REWARD.replace(model=model), Part.FROZEN, frozen_choice(1), PPO, a100(1))
+    ref = cost(REF.replace(model=model), Part.FROZEN, frozen_choice(1), PPO, a100(1))
+    assert ref.resident_mib - reward.resident_mib == pytest.approx(2 * saved / 2**20, abs=1)
+    actor = cost(ACTOR.replace(model=model), Part.TRAIN, train_choice(1), PPO, a100(1))
+    critic = cost(CRITIC.replace(model=model), Part.TRAIN, train_choice(1), PPO, a100(1))
+    assert actor.resident_mib - critic.resident_mib == pytest.approx(12 * saved / 2**20, abs=1)
+
+
+def test_the_reference_stores_logits_when_the_actor_does() -> None:
+    plain = GRPO.replace(roles=(ACTOR.replace(train=TrainMenu(fused_ce=False)), REF, GRPO.roles[2]))
+    sizes = [
+        cost(REF, Part.FROZEN, frozen_choice(2), job, a100(2)).active_mib[Work.REF_LOG_PROBS]
+        for job in (plain, GRPO)
+    ]
+    assert sizes[0] - sizes[1] == pytest.approx(8192 * 4 * 151_936 / 2**20, abs=1)
+
+
+def test_the_schedule_does_not_change_what_work_costs() -> None:
+    slow = PPO.replace(schedule=Schedule.NONE)
+    assert cost(CRITIC, Part.TRAIN, train_choice(2), slow, a100(2)) == cost(
+        CRITIC, Part.TRAIN, train_choice(2), PPO, a100(2)
+    )
+
+
+def test_a_transfer_is_the_weights_over_the_link_and_a_fixed_cost() -> None:
+    # 3.087 GB at 10 GB/s: 308,742.9 µs, rounded up.
+    assert transfer_us(MODEL, 10.0, C) == 308_743 + C.separate_sync_overhead_us
+
+
+# ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("role", "part", "choice", "batch", "gpus", "expected"),
+    [
+        pytest.param(
+            ACTOR,
+            Part.ROLLOUT,
+            rollout_choice(1, share=0.1),
+            BATCH,
+            1,
+            "vllm at gpu_memory_utilization 0.1 claims 7.9 GiB, which does not hold 2.9 GiB of weights (tp 1), "
+            "5.3 GiB of activations and the KV cache of the longest sequence",
+            id="engine",
+        ),
+        pytest.param(
+            ACTOR,
+            Part.TRAIN,
+            train_choice(8),
+            Batch(16, 1, 100, 100, 100, 4, 8192),
+            8,
+            "actor has 8 data-parallel ranks for 4 sequences of a minibatch: some would have none",
+            id="training",
+        ),
+        pytest.param(
+            REF,
+            Part.FROZEN,
+            frozen_choice(8),
+            Batch(4, 1, 100, 100, 100, 1, 8192),
+            8,
+            "ref has 8 data-parallel ranks for 4 sequences of a step: some would have none",
+            id="frozen",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_reason(
+    role: Role, part: Part, choice: Choice, batch: Batch, gpus: int, expected: str
+) -> None:
+    job = GRPO.replace(batch=batch)
+    assert demand(role, part, choice, job, a100(gpus), C, dataflow(job)) == Refusal(expected)
+
+
+def test_a_choice_of_another_part_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no choice for rollout of actor"):
+        demand(ACTOR, Part.ROLLOUT, train_choice(1), GRPO, a100(1), C, dataflow(GRPO))
+
+
+# ── properties over whole menus ─────────────────────────────────────────────────────────────────────────────
+
+
+@given(
+    job=st.sampled_from([GRPO, PPO, APART]),
+    gpus=st.sampled_from([1, 2, 4, 8]),
+    engine=st.sampled_from([Engine.FSDP, Engine.MEGATRON]),
+    data=st.data(),
+)
+def test_every_choice_costs_whole_positive_numbers_and_no_less_at_work_than_idle(
+    job: Workload, gpus: int, engine: Engine, data: st.DataObject
+) -> None:
+    role = data.draw(st.sampled_from(job.placed))
+    if role.name is not RoleName.ROLLOUT:
+        role = role.replace(engine=engine, layout=LayoutMenu((1, 2), (1, 2)))
+    for part in parts(role):
+        for choice, _ in choices(role, part, a100(gpus)):
+            found = cost(role, part, choice, job, a100(gpus))
+            numbers = [found.resident_mib, *found.active_mib.values(), *found.times_us.values()]
+            assert all(isinstance(number, int) and number > 0 for number in numbers)
+            assert all(mib >= found.resident_mib for mib in found.active_mib.values())
+            assert all(us > C.stage_overhead_us for us in found.times_us.values())
+
+
+@given(
+    job=st.sampled_from([GRPO, PPO, APART]),
+    gpus=st.sampled_from([2, 4, 8]),
+    nvlink=st.booleans(),
+    gb_per_s=st.tuples(st.floats(0.5, 800), st.floats(0.5, 800)),
+    data=st.data(),
+)
+def test_slower_links_never_make_a_time_shorter_and_leave_memory_alone(
+    job: Workload, gpus: int, nvlink: bool, gb_per_s: tuple[float, float], data: st.DataObject
+) -> None:
+    role = data.draw(st.sampled_from(job.placed))
+
+    def group(width: float) -> Hardware:
+        return a100(
+            gpus,
+            ring_bytes_per_s=width * 1e9,
+            ring_nvlink=nvlink,
+            block_bytes_per_s=((2, width * 1e9),),
+            block_nvlink=((2, nvlink),),
+            host_bytes_per_s=width * 1e9,
+        )
+
+    slow, fast = group(min(gb_per_s)), group(max(gb_per_s))
+    for part in parts(role):
+        for choice, _ in choices(role, part, slow):
+            less, more = (cost(role, part, choice, job, hardware) for hardware in (fast, slow))
+            assert less.active_mib == more.active_mib
+            assert all(less.times_us[work] <= more.times_us[work] for work in more.times_us)

@@ -1,0 +1,378 @@
+"""Memory of training, frozen roles and engines; numbers in comments are worked by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement import engine_memory, memory
+from placement.choices import FrozenChoice, RolloutChoice, TrainChoice
+from placement.constants import constants
+from placement.dataflow import Work
+from placement.hardware import Hardware
+from placement.memory import MIB, State
+from placement.models import catalogue, find_model, from_numbers
+from placement.workload import (
+    Batch,
+    Engine,
+    Master,
+    Offload,
+    Precision,
+    Role,
+    RoleName,
+    RolloutMenu,
+    TrainMenu,
+)
+
+BF16 = Precision.BF16
+FP32, MASTER_BF16 = Master
+NONE, BETWEEN, ALWAYS = Offload
+FSDP, MEGATRON, VLLM, SGLANG = Engine
+
+# Round numbers; every activation of a layer adds 100 B per token and hidden unit.
+C = dataclasses.replace(
+    constants(),
+    train_overhead_mib=1000,
+    frozen_overhead_mib=500,
+    engine_residual_mib=2000,
+    fsdp_activation_bytes_per_hidden=100,
+    engine_activation_mib_dense=5000,
+    engine_nccl_mib_tp1=100,
+    engine_nccl_mib_tp2=600,
+    sync_bucket_mib=2048,
+)
+
+# 1,600 Mi parameters: 64 Mi of embeddings (two of 32 Mi), 24 layers of 64 Mi; KV 2·2·24·4·64 = 24,576 B a
+# token.
+MODEL = from_numbers(
+    {
+        "parameters": 1600 * MIB,
+        "hidden": 1024,
+        "layers": 24,
+        "heads": 16,
+        "kv_heads": 4,
+        "head_dim": 64,
+        "vocab": 32 * 1024,
+        "ffn": 4096,
+    }
+)
+# 256 sequences of 1024 tokens; 64 in an update.
+BATCH = Batch(256, 1, 512, 512, 512, 4, 8192)
+
+
+def train_choice(
+    tp: int = 1,
+    pp: int = 1,
+    dp: int = 4,
+    master: Master = FP32,
+    offload: Offload = NONE,
+    micro_batch_tokens: int = 8192,
+) -> TrainChoice:
+    return TrainChoice(tp, pp, dp, BF16, master, offload, micro_batch_tokens)
+
+
+def actor(engine: Engine = FSDP, *, fused_ce: bool = True, lora: int = 0) -> Role:
+    train = TrainMenu(fused_ce=fused_ce, lora=lora)
+    return Role(RoleName.ACTOR, MODEL, engine, train=train, rollout=RolloutMenu())
+
+
+def gpu(total_mib: int = 80_000, gpus: int = 1) -> Hardware:
+    return Hardware(gpus, 312e12, 2e12, total_mib, (8, 0), 0.0, True)
+
+
+# ── state ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("engine", "choice", "per_parameter"),
+    [
+        pytest.param(FSDP, train_choice(dp=1), (4, 4, 8), id="fsdp, fp32 master: 16"),
+        pytest.param(FSDP, train_choice(dp=1, master=MASTER_BF16), (2, 2, 4), id="fsdp, bf16 master: 8"),
+        pytest.param(FSDP, train_choice(dp=4), (1, 1, 2), id="fsdp on 4: all is sharded"),
+        pytest.param(MEGATRON, train_choice(dp=1), (2, 4, 12), id="megatron: 6 + 12/dp = 18"),
+        pytest.param(MEGATRON, train_choice(dp=4), (2, 4, 3), id="megatron, dp 4: 6 + 12/4"),
+        pytest.param(MEGATRON, train_choice(2, 2, 4), (0.5, 1, 0.75), id="megatron, tp 2, pp 2, dp 4: (6 + 12/4)/4"),
+        pytest.param(MEGATRON, train_choice(dp=1, master=MASTER_BF16), (2, 2, 6), id="megatron in 16 bits: 10"),
+    ],
+)  # fmt: skip
+def test_state_in_bytes_per_parameter(
+    engine: Engine, choice: TrainChoice, per_parameter: tuple[float, float, float]
+) -> None:
+    weights, gradients, optimizer = (MODEL.parameters * size for size in per_parameter)
+    assert memory.state(actor(engine), MODEL, choice) == State(weights, weights, gradients, optimizer)
+
+
+def test_lora_trains_its_adapters_alone() -> None:
+    # Rank 8: q and o 2·(1024 + 1024), k and v 2·(1024 + 256), FFN 3·(1024 + 4096): 22,016 · 8 · 24 layers.
+    role = actor(lora=8)
+    assert memory.trained_parameters(role, MODEL) == 22_016 * 8 * 24
+    held = memory.state(role, MODEL, train_choice(dp=2, master=MASTER_BF16))
+    assert held.weights == pytest.approx(MODEL.parameters + 22_016 * 8 * 24)
+    assert held.optimizer == pytest.approx(4 * 22_016 * 8 * 24 / 2)
+    full = memory.state(actor(MEGATRON), MODEL, train_choice(dp=2))
+    lora = memory.state(actor(MEGATRON, lora=8), MODEL, train_choice(dp=2))
+    assert full.weights < lora.weights < 1.01 * full.weights
+    assert lora.gradients < 0.01 * full.gradients
+
+
+# ── training ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_fsdp_phase_by_phase() -> None:
+    # dp 4: 16 sequences an update and rank = two micro-batches of 8192 tokens. MiB:   weights 1600, gradients
+    # 1600, optimizer 3200; a gather: 2 layers of 64 in 2 B, an embedding of 32 in 2 B: 320   checkpoints
+    # 2·8192·1024·24 B = 384, working set 8192·100·1024 B = 800; the largest tensor in fp32: 128
+    held = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True)
+    assert held.resident_mib == 1000 + 1600 + 3200
+    assert held.active_mib == {
+        Work.OLD_LOG_PROBS: 1000 + 1600 + 3200 + 320 + 800,
+        Work.UPDATE_ACTOR: 1000 + 6400 + 2 * 320 + 384 + 800,
+        Work.SYNC_WEIGHTS: 1000 + 1600 + 3200 + 128,
+    }
+
+
+def test_megatron_phase_by_phase() -> None:
+    # tp 2, pp 2, dp 1: a quarter of the model: 800 weights, 1600 gradients, 4800 optimizer.   a layer's
+    # activations: 8192·1024·(18 + 16) B = 272; · 24 layers / 4 · 2 in flight = 3264; working set 800/2.
+    held = memory.train(actor(MEGATRON), MODEL, train_choice(2, 2, 1), BATCH, C, hybrid=True)
+    assert held.resident_mib == 1000 + 800 + 4800
+    assert held.active_mib == {
+        Work.OLD_LOG_PROBS: 1000 + 800 + 4800 + 400,
+        Work.UPDATE_ACTOR: 1000 + 7200 + 3264,
+        Work.SYNC_WEIGHTS: 1000 + 800 + 4800 + 128,
+    }
+
+
+def test_a_pipeline_holds_no_more_micro_batches_than_there_are() -> None:
+    one = dataclasses.replace(BATCH, prompts=4)  # one sequence an update
+    role = actor(MEGATRON)
+    short = memory.train(role, MODEL, train_choice(1, 2, 1), one, C, hybrid=True)
+    # 1024 tokens · 1024 · 34 B · 24 layers / 2 = 408 MiB, once.
+    assert short.active_mib[Work.UPDATE_ACTOR] == 1000 + 800 * 18 + 408
+
+
+@pytest.mark.parametrize(
+    ("engine", "choice", "idle", "forward", "update"),
+    [
+        pytest.param(FSDP, train_choice(offload=BETWEEN), 0, 1600 + 320 + 800, 6400 + 640 + 1184, id="fsdp, between"),
+        pytest.param(FSDP, train_choice(offload=ALWAYS), 0, 320 + 800, 640 + 1184, id="fsdp, always: layer by layer"),
+        pytest.param(FSDP, train_choice(dp=1, offload=ALWAYS), 0, 320 + 800, 640 + 1184, id="fsdp, always, on one GPU"),
+        pytest.param(MEGATRON, train_choice(offload=BETWEEN), 0, 3200 + 800, 9600 + 4800 + 6528, id="megatron, between"),
+        pytest.param(MEGATRON, train_choice(offload=ALWAYS), 0, 3200 + 800, 9600 + 6528, id="megatron, always: the optimizer"),
+    ],
+)  # fmt: skip
+def test_offload(engine: Engine, choice: TrainChoice, idle: int, forward: int, update: int) -> None:
+    held = memory.train(actor(engine), MODEL, choice, BATCH, C, hybrid=True)
+    assert held.resident_mib == 1000 + idle
+    assert held.active_mib[Work.OLD_LOG_PROBS] == 1000 + forward
+    assert held.active_mib[Work.UPDATE_ACTOR] == 1000 + update
+
+
+def test_logits_are_stored_unless_the_loss_is_fused() -> None:
+    # 8192 tokens · 16 B · 32 Ki = 4096 MiB in training, a quarter in a forward pass; the critic has none.
+    fused = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    plain = memory.train(actor(fused_ce=False), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    assert plain[Work.UPDATE_ACTOR] - fused[Work.UPDATE_ACTOR] == 4096
+    assert plain[Work.OLD_LOG_PROBS] - fused[Work.OLD_LOG_PROBS] == 1024
+    critic = actor(fused_ce=False).replace(name=RoleName.CRITIC, rollout=None)
+    held = memory.train(critic, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    assert set(held) == {Work.VALUES, Work.UPDATE_CRITIC}
+    assert held[Work.UPDATE_CRITIC] == fused[Work.UPDATE_ACTOR]
+
+
+def test_between_pools_two_buckets_are_in_flight() -> None:
+    together = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    apart = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=False).active_mib
+    assert apart[Work.SYNC_WEIGHTS] - together[Work.SYNC_WEIGHTS] == 2 * 2048
+
+
+@given(
+    engine=st.sampled_from([FSDP, MEGATRON]),
+    master=st.sampled_from(Master),
+    tp=st.sampled_from([1, 2, 4]),
+    dp=st.sampled_from([1, 2, 4, 8]),
+    tokens=st.integers(1024, 30_000),
+    fused=st.booleans(),
+    hybrid=st.booleans(),
+    lora=st.sampled_from([0, 16]),
+)
+def test_offload_never_raises_memory(
+    engine: Engine, master: Master, tp: int, dp: int, tokens: int, fused: bool, hybrid: bool, lora: int
+) -> None:
+    role = actor(engine, fused_ce=fused, lora=lora)
+    held = [
+        memory.train(role, MODEL, train_choice(tp, 1, dp, master, offload, tokens), BATCH, C, hybrid=hybrid)
+        for offload in (NONE, BETWEEN, ALWAYS)
+    ]
+    for less, more in ((held[1], held[0]), (held[2], held[1])):
+        assert less.resident_mib <= more.resident_mib
+        assert all(less.active_mib[work] <= more.active_mib[work] for work in more.active_mib)
+
+
+@given(
+    engine=st.sampled_from([FSDP, MEGATRON]),
+    master=st.sampled_from(Master),
+    offload=st.sampled_from(Offload),
+    tp=st.sampled_from([1, 2, 4]),
+    dp=st.sampled_from([1, 2, 4, 8]),
+    model=st.sampled_from([m for m in catalogue().values() if not m.experts]),
+)
+def test_memory_falls_with_more_shards(
+    engine: Engine, master: Master, offload: Offload, tp: int, dp: int, model: object
+) -> None:
+    role = actor(engine)
+
+    def footprint(tp: int, dp: int) -> tuple[float, ...]:
+        choice = train_choice(tp, 1, dp, master, offload)
+        held = memory.train(role, model, choice, BATCH, C, hybrid=True)  # type: ignore[arg-type]
+        return (held.resident_mib, *held.active_mib.values())
+
+    here = footprint(tp, dp)
+    # From one shard to two FSDP starts to gather; with a 16-bit master a forward pass does not repay it.
+    if dp > 1 or engine is MEGATRON:
+        assert all(a <= b for a, b in zip(footprint(tp, 2 * dp), here, strict=True))
+    assert all(a <= b for a, b in zip(footprint(2 * tp, dp), here, strict=True))
+
+
+@given(
+    engine=st.sampled_from([FSDP, MEGATRON]),
+    offload=st.sampled_from(Offload),
+    dp=st.sampled_from([1, 4]),
+    tokens=st.integers(1024, 60_000),
+)
+def test_working_never_holds_less_than_idling(engine: Engine, offload: Offload, dp: int, tokens: int) -> None:
+    choice = train_choice(1, 1, dp, FP32, offload, tokens)
+    held = memory.train(actor(engine), MODEL, choice, BATCH, C, hybrid=True)
+    assert all(active >= held.resident_mib for active in held.active_mib.values())
+
+
+# Peaks that others measured, GiB: prime-rl's trainer tables, FSDP with full recomputation.
+@pytest.mark.parametrize(
+    ("name", "gpus", "tokens", "fused_ce", "measured_gib"),
+    [
+        pytest.param("Qwen/Qwen3-4B", 8, 16384, True, 17.1, id="4B on 8, chunked head"),
+        pytest.param("Qwen/Qwen3-0.6B", 1, 16384, True, 12.53, id="0.6B on 1, chunked head"),
+        pytest.param("Qwen/Qwen3-0.6B", 1, 8192, False, 31.74, id="0.6B on 1, full logits"),
+        pytest.param("Qwen/Qwen3-4B", 8, 16384, False, 54.63, id="4B on 8, full logits"),
+    ],
+)
+def test_dense_training_is_within_ten_percent_of_published_peaks(
+    name: str, gpus: int, tokens: int, fused_ce: bool, measured_gib: float
+) -> None:
+    role, batch = actor(fused_ce=fused_ce), Batch(gpus, 1, tokens // 2, tokens // 2, tokens // 2, 1, tokens)
+    choice = train_choice(dp=gpus, micro_batch_tokens=tokens)
+    held = memory.train(role, find_model(name), choice, batch, constants(), hybrid=True)
+    assert held.active_mib[Work.UPDATE_ACTOR] / 1024 == pytest.approx(measured_gib, rel=0.1)
+
+
+# ── frozen roles ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("engine", "choice", "idle", "active"),
+    [
+        # 2 B · 1600 Mi = 3200 MiB of weights; gathers 320, working set 800.
+        pytest.param(FSDP, FrozenChoice(1, 1, 4, BF16, NONE), 800, 800 + 320 + 800, id="fsdp"),
+        pytest.param(FSDP, FrozenChoice(1, 1, 4, BF16, BETWEEN), 0, 800 + 320 + 800, id="fsdp, between"),
+        pytest.param(FSDP, FrozenChoice(1, 1, 4, BF16, ALWAYS), 0, 320 + 800, id="fsdp, always"),
+        pytest.param(FSDP, FrozenChoice(1, 1, 1, BF16, NONE), 3200, 3200 + 800, id="fsdp on one GPU gathers nothing"),
+        pytest.param(MEGATRON, FrozenChoice(2, 2, 4, BF16, NONE), 800, 800 + 400, id="megatron: 2P/(tp·pp)"),
+        pytest.param(VLLM, FrozenChoice(2, 1, 2, BF16, ALWAYS), 0, 1600 + 400, id="an engine wakes all its weights"),
+    ],
+)  # fmt: skip
+def test_frozen_roles_hold_16_bit_weights(
+    engine: Engine, choice: FrozenChoice, idle: int, active: int
+) -> None:
+    role = Role(RoleName.REF, MODEL, engine)
+    held = memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=True)
+    assert held.resident_mib == 500 + idle
+    assert held.active_mib == {Work.REF_LOG_PROBS: 500 + active}
+
+
+def test_only_the_reference_has_logits() -> None:
+    choice = FrozenChoice(1, 1, 4, BF16, NONE)
+    sizes = {}
+    for name, work in ((RoleName.REF, Work.REF_LOG_PROBS), (RoleName.REWARD, Work.REWARD)):
+        for fused in (True, False):
+            role = Role(name, MODEL)
+            held = memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=fused).active_mib[work]
+            sizes[name, fused] = held
+    assert sizes[RoleName.REF, False] - sizes[RoleName.REF, True] == 1024
+    assert sizes[RoleName.REWARD, False] == sizes[RoleName.REWARD, True] == sizes[RoleName.REF, True]
+
+
+# ── engines ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rollout_choice(tp: int = 1, share: float = 0.5, slots: int = 256) -> RolloutChoice:
+    return RolloutChoice(VLLM, tp, 1, BF16, share, slots)
+
+
+def test_an_engine_divides_its_claim() -> None:
+    # Claim 40,000; weights 3200, activations 5100; 31,700 for the cache. 1024 tokens of 24,576 B are 24 MiB:
+    # 1320 sequences fit, max_num_seqs allows 256.
+    space = engine_memory.engine_space(MODEL, rollout_choice(), BATCH, gpu(), C)
+    assert space == engine_memory.EngineSpace(40_000, 3200, 5100, 31_700, 256)
+    assert engine_memory.engine_space(MODEL, rollout_choice(slots=2000), BATCH, gpu(), C).slots == 1320
+
+
+def test_tp_cuts_weights_and_as_much_of_the_cache_as_there_are_kv_heads() -> None:
+    # tp 2: 1600 of weights, 5600 beside: 32,800 MiB of cache at 12 MiB a sequence.
+    two = engine_memory.engine_space(MODEL, rollout_choice(2, slots=9999), BATCH, gpu(gpus=2), C)
+    assert (two.weights_mib, two.activation_mib, two.slots) == (1600, 5600, 2733)
+    # tp 8 on 4 KV heads: a head on two GPUs each, 6 MiB a sequence; 400 of weights, 5000 + 1536 beside.
+    eight = engine_memory.engine_space(MODEL, rollout_choice(8, slots=9999), BATCH, gpu(gpus=8), C)
+    assert (eight.weights_mib, eight.slots) == (400, (40_000 - 400 - 6536) // 6)
+
+
+def test_sequences_are_counted_at_their_mean_length_but_the_longest_must_fit() -> None:
+    # Mean 1024 tokens (24 MiB), longest 10,240 (240 MiB). 8300 MiB of weights and activations.
+    batch = dataclasses.replace(BATCH, response_max_tokens=9728)
+    barely = engine_memory.engine_space(MODEL, rollout_choice(share=1.0), batch, gpu(8540), C)
+    assert barely.slots == 10
+    too_small = engine_memory.engine_space(MODEL, rollout_choice(share=1.0), batch, gpu(8539), C)
+    assert too_small.slots == 0
+
+
+def test_a_hybrid_engine_sleeps_and_one_of_its_own_stays_awake() -> None:
+    space = engine_memory.engine_space(MODEL, rollout_choice(), BATCH, gpu(), C)
+    hybrid = engine_memory.rollout(space, C, hybrid=True)
+    assert hybrid.resident_mib == 2000
+    assert hybrid.active_mib == {Work.GENERATE: 42_000, Work.SYNC_WEIGHTS: 2000 + 3200 + 2048}
+    alone = engine_memory.rollout(space, C, hybrid=False)
+    assert alone.resident_mib == 42_000
+    assert alone.active_mib == {Work.GENERATE: 42_000, Work.SYNC_WEIGHTS: 42_000 + 4096}
+
+
+@given(
+    share=st.floats(0.05, 0.9),
+    total=st.integers(1000, 200_000),
+    tp=st.sampled_from([1, 2, 4]),
+    slots=st.integers(1, 1024),
+)
+def test_what_an_engine_runs_fits_into_its_claim(share: float, total: int, tp: int, slots: int) -> None:
+    space = engine_memory.engine_space(MODEL, rollout_choice(tp, share, slots), BATCH, gpu(total, tp), C)
+    used = space.weights_mib + space.activation_mib
+    assert used + space.kv_mib == pytest.approx(space.claim_mib)
+    assert 0 <= space.slots <= slots
+    if space.slots:
+        assert used + space.slots * 24 / tp <= space.claim_mib
+    else:
+        assert used + 24 / tp > space.claim_mib
+
+
+def test_experts_need_more_room_for_activations() -> None:
+    # H100 with 79.18 GiB at 0.9, vLLM 0.11 (llm-d-planner): weights and cache of Qwen3-32B at tp 2 in GiB.
+    hardware = gpu(int(79.18 * 1024), 2)
+    dense = engine_memory.engine_space(
+        find_model("Qwen/Qwen3-32B"), rollout_choice(2, 0.9), BATCH, hardware, constants()
+    )
+    assert dense.weights_mib / 1024 == pytest.approx(30.59, rel=0.01)
+    assert dense.kv_mib / 1024 == pytest.approx(34.49, rel=0.05)
+    experts = engine_memory.engine_space(
+        find_model("Qwen/Qwen3-30B-A3B"), rollout_choice(2, 0.9), BATCH, hardware, constants()
+    )
+    assert experts.activation_mib - dense.activation_mib == 7578 - 5325

@@ -1,0 +1,405 @@
+"""Time of collectives, forward passes, training and weight syncs; numbers in comments are worked by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement import timing
+from placement.batches import Cut
+from placement.choices import FrozenChoice, TrainChoice
+from placement.collectives import all_reduce_s, alpha_s, gather_s
+from placement.constants import constants
+from placement.hardware import Hardware
+from placement.models import from_numbers
+from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, passes, timed
+from placement.workload import (
+    Batch,
+    Engine,
+    Master,
+    Offload,
+    Precision,
+    Role,
+    RoleName,
+    TrainMenu,
+)
+
+BF16 = Precision.BF16
+FP32, MASTER_BF16 = Master
+NONE, BETWEEN, ALWAYS = Offload
+FSDP, MEGATRON, VLLM, SGLANG = Engine
+
+C = dataclasses.replace(
+    constants(),
+    ring_efficiency=0.5,
+    nvlink_alpha_us=10.0,
+    nvlink_alpha_us_per_gpu=1.0,
+    pcie_alpha_us=20.0,
+    pcie_alpha_us_per_gpu=5.0,
+    train_mfu_dense=0.4,
+    train_mfu_moe=0.2,
+    forward_mfu_dense=0.5,
+    forward_mfu_moe=0.25,
+    memory_efficiency=0.8,
+    hybrid_sync_overhead_us=200_000,
+    separate_sync_overhead_us=600_000,
+)
+FREE = dataclasses.replace(
+    C, nvlink_alpha_us=0.0, nvlink_alpha_us_per_gpu=0.0, pcie_alpha_us=0.0, pcie_alpha_us_per_gpu=0.0
+)
+"""The same, but collectives start in no time."""
+
+# 10^9 parameters, 10 layers of width 1000; attention over s tokens costs 2 · 10 · 10 · 100 · s = 20,000 s
+# FLOP a token.
+MODEL = from_numbers(
+    {
+        "parameters": 10**9,
+        "hidden": 1000,
+        "layers": 10,
+        "heads": 10,
+        "kv_heads": 2,
+        "vocab": 20_000,
+        "ffn": 4000,
+    }
+)
+EXPERTS = dataclasses.replace(MODEL, active_parameters=10**8, experts=64, experts_per_token=8)
+# 80 sequences of 1000 tokens in 2 updates.
+BATCH = Batch(80, 1, 400, 600, 600, 2, 10_000)
+
+
+def hardware(
+    gpus: int,
+    *,
+    ring: float = 100e9,
+    nvlink: bool = True,
+    block: float = 100e9,
+    host: float = 10e9,
+) -> Hardware:
+    """GPUs of 100 TFLOP/s and 1 TB/s."""
+    tps = tuple(tp for tp in (2, 4, 8) if gpus % tp == 0)
+    return Hardware(
+        gpus=gpus,
+        flops=100e12,
+        memory_bytes_per_s=1e12,
+        total_mib=80_000,
+        compute_capability=(8, 0),
+        ring_bytes_per_s=ring if gpus > 1 else 0.0,
+        ring_nvlink=nvlink,
+        block_bytes_per_s=tuple((tp, block) for tp in tps),
+        block_nvlink=tuple((tp, nvlink) for tp in tps),
+        host_bytes_per_s=host,
+    )
+
+
+def train_choice(
+    tp: int = 1, pp: int = 1, dp: int = 1, master: Master = FP32, offload: Offload = NONE
+) -> TrainChoice:
+    return TrainChoice(tp, pp, dp, BF16, master, offload, 10_000)
+
+
+def actor(engine: Engine = FSDP, lora: int = 0) -> Role:
+    return Role(RoleName.ACTOR, MODEL, engine, train=TrainMenu(lora=lora))
+
+
+# ── collectives ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_collectives_are_a_start_and_bytes_over_the_bus() -> None:
+    # 4 GPUs, 1 GB, bus 100 · 0.5 = 50 GB/s: 14 µs + 2 · 3/4 · 20 ms, and 14 µs + 3/4 · 20 ms.
+    assert all_reduce_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.030014)
+    assert gather_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.015014)
+
+
+def test_collectives_start_later_without_nvlink() -> None:
+    assert alpha_s(4, nvlink=True, c=C) == pytest.approx(14e-6)
+    assert alpha_s(4, nvlink=False, c=C) == pytest.approx(40e-6)
+
+
+def test_one_gpu_needs_no_collective() -> None:
+    assert all_reduce_s(1e9, 1, 0.0, nvlink=True, c=C) == gather_s(1e9, 1, 0.0, nvlink=True, c=C) == 0
+
+
+# Fits of public NCCL measurements on SXM boards (aiconfigurator): all-reduce bus bandwidth at 512 MiB.
+@pytest.mark.parametrize(
+    ("gpus", "link", "bus"),
+    [
+        pytest.param(4, 275e9, 217e9, id="4 A100"),
+        pytest.param(8, 275e9, 222e9, id="8 A100"),
+        pytest.param(2, 393e9, 318e9, id="2 H100"),
+        pytest.param(4, 393e9, 350e9, id="4 H100"),
+    ],
+)
+def test_large_all_reduces_are_within_twenty_percent_of_measurements(
+    gpus: int, link: float, bus: float
+) -> None:
+    measured = 2 * (gpus - 1) / gpus * 2**29 / bus
+    assert all_reduce_s(2**29, gpus, link, nvlink=True, c=constants()) == pytest.approx(measured, rel=0.2)
+
+
+# ── shares ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_time_is_bound_by_its_largest_share() -> None:
+    assert timed([("a", 1.0), ("b", 3.0), ("c", 2.0)]) == Timed(6.0, "b")
+    assert timed([("a", 1.0), ("b", 1.0)]).bound_by == "a"
+
+
+def test_a_token_costs_two_flop_a_parameter_and_half_its_attention() -> None:
+    assert flops_per_token(MODEL, 1000) == 2e9 + 20e6
+    assert flops_per_token(EXPERTS, 1000) == 2e8 + 20e6
+
+
+# ── forward passes ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_forward_pass_on_one_gpu_is_compute() -> None:
+    # 80,000 tokens · 2.02 GFLOP / (100 TFLOP/s · 0.5) = 3.232 s; experts: 80,000 · 0.22 / (100 · 0.25) =
+    # 0.704 s.
+    assert timing.forward(actor(), MODEL, train_choice(), BATCH, hardware(1), C) == Timed(
+        pytest.approx(3.232), "compute"
+    )
+    assert timing.forward(actor(), EXPERTS, train_choice(), BATCH, hardware(1), C).seconds == pytest.approx(
+        0.704
+    )
+
+
+def test_the_critic_and_the_reference_run_the_same_pass() -> None:
+    choice = FrozenChoice(1, 1, 4, BF16, NONE)
+    role = Role(RoleName.REF, MODEL)
+    frozen = timing.frozen_forward(role, MODEL, choice, BATCH, hardware(4), C)
+    assert frozen == timing.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4), C)
+
+
+def test_fsdp_hides_its_gathers_behind_compute() -> None:
+    # dp 4: 20,000 tokens a rank in two micro-batches; compute 0.808 s. A gather: 3/4 · 2 GB / 50 GB/s = 30
+    # ms; two are 60 ms, hidden but for a tenth (the first of 10 layers): 6 ms.
+    time = timing.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4), FREE)
+    assert time == Timed(pytest.approx(0.814), "compute")
+
+
+def test_fsdp_is_bound_by_a_slow_ring() -> None:
+    # At 2 GB/s (bus 1 GB/s) a gather takes 1.5 s: two are 3 s, a tenth of them exposed: 3.3 s.
+    time = timing.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4, ring=2e9), FREE)
+    assert time == Timed(pytest.approx(3.3), "parameter all-gather over 2 GB/s")
+
+
+def test_tensor_parallelism_pays_two_all_reduces_a_layer() -> None:
+    # Megatron, tp 2: compute 1.616 s; 8 micro-batches of 10,000 tokens · 10 layers · 2 all-reduces of 20 MB
+    # over a bus of 50 GB/s (2 · 1/2 · 0.4 ms): 64 ms.
+    role = actor(MEGATRON)
+    time = timing.forward(role, MODEL, train_choice(2), BATCH, hardware(2), FREE)
+    assert time == Timed(pytest.approx(1.616 + 0.064), "compute")
+    slow = timing.forward(role, MODEL, train_choice(2), BATCH, hardware(2, block=1e9), FREE)
+    assert slow == Timed(pytest.approx(1.616 + 6.4), "TP all-reduce over 1 GB/s")
+
+
+def test_a_pipeline_waits_for_its_first_micro_batch() -> None:
+    # pp 2: 1.616 s of compute in 8 micro-batches, and 1/8 of it once more.
+    time = timing.forward(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
+    assert time == Timed(pytest.approx(1.616 * 9 / 8), "compute")
+    # pp 4 with one micro-batch: the three others idle.
+    short = dataclasses.replace(BATCH, prompts=10)
+    time = timing.forward(actor(MEGATRON), MODEL, train_choice(1, 4), short, hardware(4), FREE)
+    assert time == Timed(pytest.approx(0.101 * 4), "pipeline bubble")
+
+
+# ── updates ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_update_is_compute_and_the_optimizer_on_one_gpu() -> None:
+    # 80,000 tokens · 3 · 2.02 GFLOP / (100 TFLOP/s · 0.4) = 12.12 s.
+    # Twice 4 GB of gradients, and 8 + 4 GB read and written: 2 · 28 GB / (1 TB/s · 0.8) = 70 ms.
+    time = timing.update(actor(), MODEL, train_choice(), BATCH, hardware(1), C)
+    assert time == Timed(pytest.approx(12.12 + 0.07), "compute")
+
+
+def test_lora_needs_no_gradients_of_frozen_weights() -> None:
+    # 4P instead of 6P: 8.08 s. Rank 1 has 10 · (2·2000 + 2·1200 + 3·5000) = 214,000 parameters: 15 µs.
+    time = timing.update(actor(lora=1), MODEL, train_choice(), BATCH, hardware(1), C)
+    assert time.seconds == pytest.approx(8.08 + 0.000015, rel=1e-6)
+
+
+def test_fsdp_gathers_twice_and_scatters_in_every_micro_batch() -> None:
+    # dp 4 over a bus of 1 GB/s: 2 updates of 1 micro-batch (10,000 tokens); 2 gathers of 1.5 s and a scatter
+    # of 4 GB, 3 s: 12 s against 3.03 s of compute; a tenth of 2 · 1.5 s is exposed. The optimizer: a quarter
+    # of 70 ms.
+    time = timing.update(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4, ring=2e9), FREE)
+    assert time == Timed(pytest.approx(12 + 0.3 + 0.0175), "parameter all-gather over 2 GB/s")
+
+
+def test_megatron_syncs_gradients_once_an_update() -> None:
+    # dp 2, tp 2: two rings with 3 GB of the 6 GB each, bus 50 GB/s: 1/2 · 3 / 50 = 30 ms; over NVLink side by
+    # side.
+    role, choice = actor(MEGATRON), train_choice(2, 1, 2)
+
+    def sync(ring: float, *, nvlink: bool) -> float:
+        group = hardware(4, ring=ring, nvlink=nvlink)
+        instant = hardware(4, ring=1e30, nvlink=nvlink)
+        with_sync = timing.update(role, MODEL, choice, BATCH, group, FREE).seconds
+        return with_sync - timing.update(role, MODEL, choice, BATCH, instant, FREE).seconds
+
+    assert sync(100e9, nvlink=True) == pytest.approx(2 * 0.03)
+    # Without NVLink the two rings share the bottleneck.
+    assert sync(100e9, nvlink=False) == pytest.approx(2 * 0.06)
+    slow = timing.update(role, MODEL, choice, BATCH, hardware(4, ring=0.1e9), FREE)
+    assert slow.bound_by == "gradient sync over 0.1 GB/s"
+
+
+def test_every_update_fills_its_pipeline_anew() -> None:
+    # 2 updates of 40,000 tokens: 4 micro-batches each. pp 2: 6.06 s of compute, and a quarter of it.
+    time = timing.update(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
+    state = 2 * (4 + 2 * (12 + 2)) / 2 * 1e9 / 0.8e12
+    assert time.seconds == pytest.approx(6.06 * 1.25 + state)
+
+
+@pytest.mark.parametrize(
+    ("engine", "offload", "extra"),
+    [
+        # Weights 4 and optimizer 8 GB come and go at 10 GB/s: 2.4 s.
+        pytest.param(FSDP, BETWEEN, 2.4, id="fsdp, between"),
+        # The optimizer's 2 · 28 GB at 10 instead of 800 GB/s: 5.6 - 0.07 s. Streaming 8 · 12 GB, 9.6 s,
+        # hides.
+        pytest.param(FSDP, ALWAYS, 5.6 - 0.07, id="fsdp, always"),
+        # Weights 2 and optimizer 12 GB: 2.8 s.
+        pytest.param(MEGATRON, BETWEEN, 2.8, id="megatron, between"),
+        # 2 · (4 + 2 · 14) = 64 GB at 10 instead of 800 GB/s; the weights come and go: 0.4 s.
+        pytest.param(MEGATRON, ALWAYS, 6.4 - 0.08 + 0.4, id="megatron, always"),
+    ],
+)
+def test_offload_costs_copies(engine: Engine, offload: Offload, extra: float) -> None:
+    role, group = actor(engine), hardware(1)
+    stays = timing.update(role, MODEL, train_choice(), BATCH, group, C).seconds
+    moves = timing.update(role, MODEL, train_choice(offload=offload), BATCH, group, C).seconds
+    assert moves - stays == pytest.approx(extra)
+
+
+def test_a_slow_host_binds_what_is_streamed() -> None:
+    # 1 GB/s: a forward pass streams 4 GB in each of 8 micro-batches: 32 s against 3.2 s of compute.
+    choice, group = train_choice(offload=ALWAYS), hardware(1, host=1e9)
+    assert timing.forward(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(32.0), OFFLOAD)
+    # Between uses alone it would be 4 GB there and back.
+    between = timing.forward(actor(), MODEL, train_choice(offload=BETWEEN), BATCH, group, C)
+    assert between == Timed(pytest.approx(3.232 + 8.0), OFFLOAD)
+
+
+@pytest.mark.parametrize(
+    ("engine", "offload", "extra"),
+    [
+        pytest.param(FSDP, NONE, 0.0, id="stays"),
+        pytest.param(FSDP, BETWEEN, 2.0, id="fetched and dropped: 2 GB at 1 GB/s"),
+        pytest.param(FSDP, ALWAYS, 16.0 - 3.232, id="streamed: 2 GB in each of 8 micro-batches"),
+        pytest.param(MEGATRON, ALWAYS, 2.0, id="other engines fetch the whole"),
+    ],
+)
+def test_frozen_weights_are_fetched_from_the_host(engine: Engine, offload: Offload, extra: float) -> None:
+    role = Role(RoleName.REF, MODEL, engine)
+    choice = FrozenChoice(1, 1, 1, BF16, offload)
+    time = timing.frozen_forward(role, MODEL, choice, BATCH, hardware(1, host=1e9), C)
+    assert time.seconds == pytest.approx(3.232 + extra)
+
+
+# ── weight sync ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_sending_puts_the_weights_together() -> None:
+    # A quarter of the weights stays: 3/4 · 2 GB / 50 GB/s = 30 ms, and the fixed 200 ms (600 between pools).
+    send = timing.send(actor(), MODEL, train_choice(dp=4), hardware(4), FREE, hybrid=True)
+    assert send == Timed(pytest.approx(0.23), "fixed cost of the weight sync")
+    apart = timing.send(actor(), MODEL, train_choice(dp=4), hardware(4), FREE, hybrid=False)
+    assert apart.seconds == pytest.approx(0.63)
+    slow = timing.send(actor(), MODEL, train_choice(dp=4), hardware(4, ring=1e9), FREE, hybrid=True)
+    assert slow.bound_by == "resharding over 1 GB/s"
+
+
+@pytest.mark.parametrize(
+    ("offload", "extra"),
+    [
+        pytest.param(BETWEEN, 0.2, id="1 GB there and back"),
+        pytest.param(ALWAYS, 0.1, id="1 GB streamed once"),
+    ],
+)
+def test_sending_fetches_offloaded_weights(offload: Offload, extra: float) -> None:
+    send = timing.send(actor(), MODEL, train_choice(dp=4, offload=offload), hardware(4), FREE, hybrid=True)
+    assert send.seconds == pytest.approx(0.23 + extra)
+
+
+def test_receiving_passes_the_weights_along_the_ring() -> None:
+    assert timing.receive(MODEL, hardware(4), C).seconds == pytest.approx(2 / 50 + 0.6)
+    assert timing.receive(MODEL, hardware(1), C) == Timed(0.6, "fixed cost of the weight sync")
+    assert (
+        timing.receive(MODEL, hardware(4, ring=1e9), C).bound_by
+        == "weights along the rollout's ring at 1 GB/s"
+    )
+
+
+# ── properties ──────────────────────────────────────────────────────────────────────────────────────────────
+
+LAYOUTS = st.sampled_from([(1, 1, 8), (2, 1, 4), (4, 1, 2), (8, 1, 1), (1, 2, 4), (2, 2, 2), (1, 8, 1)])
+WIDTHS = st.floats(0.1e9, 900e9)
+
+
+@given(
+    engine=st.sampled_from([FSDP, MEGATRON]),
+    layout=LAYOUTS,
+    offload=st.sampled_from(Offload),
+    nvlink=st.booleans(),
+    slow=st.fixed_dictionaries({"ring": WIDTHS, "block": WIDTHS, "host": WIDTHS}),
+    faster=st.fixed_dictionaries({"ring": WIDTHS, "block": WIDTHS, "host": WIDTHS}),
+)
+def test_times_never_fall_when_links_get_slower(
+    engine: Engine,
+    layout: tuple[int, int, int],
+    offload: Offload,
+    nvlink: bool,
+    slow: dict[str, float],
+    faster: dict[str, float],
+) -> None:
+    if engine is FSDP:
+        layout = (layout[0] * layout[1], 1, layout[2])
+    choice, frozen = train_choice(*layout, offload=offload), FrozenChoice(*layout, BF16, offload)
+    role = actor(engine)
+
+    def times(group: Hardware) -> list[float]:
+        return [
+            timing.forward(role, MODEL, choice, BATCH, group, C).seconds,
+            timing.update(role, MODEL, choice, BATCH, group, C).seconds,
+            timing.frozen_forward(role, MODEL, frozen, BATCH, group, C).seconds,
+            timing.send(role, MODEL, choice, group, C, hybrid=True).seconds,
+            timing.receive(MODEL, group, C).seconds,
+        ]
+
+    fast = {name: max(slow[name], faster[name]) for name in slow}
+    before, after = times(hardware(8, nvlink=nvlink, **slow)), times(hardware(8, nvlink=nvlink, **fast))
+    assert all(a <= b * (1 + 1e-12) for a, b in zip(after, before, strict=True))
+
+
+@given(
+    engine=st.sampled_from([FSDP, MEGATRON]),
+    tokens=st.floats(1, 20_000),
+    micro_batches=st.integers(1, 20),
+    updates=st.integers(1, 8),
+    layout=LAYOUTS,
+    ring=WIDTHS,
+)
+def test_a_pass_takes_at_least_its_compute_and_at_least_its_traffic(
+    engine: Engine,
+    tokens: float,
+    micro_batches: int,
+    updates: int,
+    layout: tuple[int, int, int],
+    ring: float,
+) -> None:
+    share = Cut(updates, micro_batches, tokens, 20_000)
+    each = MicroBatch(flops_per_token=2e9, mfu=0.5, reduces=2, gathers=1)
+    group, choice = hardware(8, ring=ring), train_choice(*layout)
+    spent = dict(passes(engine, MODEL, choice, share, each, group, C))
+    total = sum(spent.values())
+    tp, pp, dp = layout
+    count = updates * micro_batches
+    assert total >= 2e9 * tokens * count / (tp * pp * 50e12) * (1 - 1e-12)
+    if engine is FSDP:
+        assert total >= count * gather_s(2e9 / (tp * pp), dp, ring, nvlink=True, c=C) * (1 - 1e-12)
+    assert COMPUTE in spent or "parameter all-gather" in next(iter(spent))

@@ -1,0 +1,119 @@
+"""
+Small problems, each of which needs one rule or one term: without it another answer would be better.
+
+All stand on three devices, the third on an island of its own::
+
+    0 ── 1    2
+"""
+
+from __future__ import annotations
+
+from solvers.problem import (
+    Device,
+    Group,
+    Item,
+    Operation,
+    Option,
+    Problem,
+    SharedReserve,
+    Sharing,
+    SoftPair,
+    Stage,
+    Term,
+    Transfer,
+    Want,
+)
+from solvers.result import Answer
+
+GROUPS = (
+    Group((0,), 0),
+    Group((1,), 0),
+    Group((0, 1), 1, 7),
+    Group((1, 0), 1, 7),      # the other rank order
+    Group((2,), 0),
+    Group((1, 2), 1, 9),
+)
+EVERY = tuple(range(len(GROUPS)))
+LANES = (Stage(0), Stage(1))
+IN_LANES = (Operation(0, 0), Operation(1, 1))
+
+
+def problem(k: int = 2, *, groups: tuple[tuple[int, ...], ...] = (), **changes: object) -> Problem:
+    """Return *k* items that take 10 µs and 4 MiB wherever they are, on any of *groups* (default: all)."""
+    items = tuple(
+        Item(
+            groups[i] if groups else EVERY,
+            (tuple(Option(p, tuple(10 * (i == j) for j in range(k)), (4,), preference=p) for p in (0, 1)),),
+        )
+        for i in range(k)
+    )
+    whole = Problem(
+        devices=(Device(10, 3, 0), Device(10, 3, 0), Device(10, 3, 1)),
+        groups=GROUPS,
+        items=items,
+        operations=tuple(Operation(i, 0) for i in range(k)),
+        stages=(Stage(),),
+        phases=1,
+    )
+    return whole.replace(**changes)
+
+
+def answer(*groups: int) -> Answer:
+    """Return the answer in which the items take *groups*, and the option that goes with each."""
+    return Answer(groups, tuple((GROUPS[g].profile,) for g in groups))
+
+
+def _slack() -> Problem:
+    """Item 1 has time to spare: its slow option comes first, its fast one changes no term."""
+    slow, fast = Option(0, (0, 3), (4,)), Option(0, (0, 1), (4,))
+    return problem().replace(items=(problem().items[0], Item(EVERY, ((slow, fast),))), apart=((0, 1),))
+
+
+def _slow_on_one() -> Problem:
+    """One device is enough, but slow: the fast option is for two."""
+    slow, fast = Option(0, (30,), (4,)), Option(1, (10,), (4,))
+    return problem(1).replace(items=(Item((0, 2), ((slow, fast),)),), **WORTH_SHARING)
+
+
+UNEQUAL = (Device(10, 3, 0), Device(11, 3, 0), Device(10, 3, 1))
+WORTH_SHARING: dict[str, object] = {"primary": Term.GPUS}
+
+CASES = {
+    "plain": problem(),
+    "three pools": problem(3, within_ppm=0),
+    "apart": problem(apart=((0, 1),), **WORTH_SHARING),
+    "together": problem(groups=((0, 2), (1, 2)), together=((0, 1),), devices=UNEQUAL),
+    "no partial overlap": problem(groups=((2,), (1, 2, 4)), **WORTH_SHARING),
+    "option of the group's profile": _slow_on_one(),
+    "one rank order": problem(groups=((2,), (3, 4)), sharing=Sharing.PARTIAL, **WORTH_SHARING),
+    "partial overlap": problem(3, sharing=Sharing.PARTIAL, groups=((0,), (2,), (5,))),
+    "memory": problem(devices=(Device(7, 0, 0), Device(7, 0, 0), Device(7, 0, 1)), **WORTH_SHARING),
+    "memory, partial": problem(
+        devices=(Device(7, 0, 0), Device(7, 0, 0), Device(7, 0, 1)), sharing=Sharing.PARTIAL, **WORTH_SHARING
+    ),
+    "reserve": problem(shared_reserves=(SharedReserve(1, (7, 7, 7)),), **WORTH_SHARING),
+    "a reserve that asks for less": problem(
+        devices=(Device(7, 0, 0), Device(7, 0, 0), Device(7, 0, 1)),
+        shared_reserves=(SharedReserve(1, (8, 8, 8)),),
+        **WORTH_SHARING,
+    ),
+    "take turns": problem(groups=((0,), (0,))),
+    "transfer": problem(
+        groups=((0, 4), (1, 4)),
+        apart=((0, 1),),
+        transfers=(Transfer(0, 1, 0, ((0, 50, 40), (60, 0, 30), (70, 80, 0))),),
+    ),
+    "lanes": problem(stages=LANES, operations=IN_LANES),
+    "lanes collide": problem(stages=LANES, operations=IN_LANES, groups=((0,), (0,))),
+    "do not meet": problem(groups=((0,), (4,)), soft_pairs=(SoftPair(0, 1, (1, 1, 2), Want.MEET),)),
+    "do not avoid": problem(groups=((0,), (1,)), soft_pairs=(SoftPair(0, 1, (1, 1, 2), Want.AVOID),)),
+    "shortfall": problem(groups=((0,), (0,))),
+    "broken island": problem(groups=((0,), (4,))),
+    "slow ring": problem(groups=((0,), (2, 5)), apart=((0, 1),), primary=Term.BANDWIDTH),
+    "tight memory first": problem(primary=Term.MEMORY),
+    "menus": problem(groups=((2,), (4,))),
+    "ids": _slack(),
+    "infeasible": problem(groups=((2,), (5,))),
+    "nothing fits": problem(devices=(Device(3),) * 3),
+}
+"""By what each is about."""
