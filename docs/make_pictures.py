@@ -28,9 +28,13 @@ def several(host: Topology, count: int) -> Topology:
     size = len(host.gpus)
     return host.replace(
         gpus=tuple(
-            gpu.replace(index=gpu.index + k * size, host=f"node{k}") for k in range(count) for gpu in host.gpus
+            gpu.replace(index=gpu.index + k * size, host=f"node{k}")
+            for k in range(count)
+            for gpu in host.gpus
         ),
-        links={(i + k * size, j + k * size): code for k in range(count) for (i, j), code in host.links.items()},
+        links={
+            (i + k * size, j + k * size): code for k in range(count) for (i, j), code in host.links.items()
+        },
         gpu_nic={i + k * size: nics for k in range(count) for i, nics in host.gpu_nic.items()},
     )
 
@@ -40,7 +44,9 @@ def pictures() -> dict[str, str]:
     load = sources.load
     return {
         "dgx-a100.svg": draw(load("dgx-a100-80gb"), roles=TWO_POOLS, title="PPO on a DGX A100"),
-        "dgx-1.svg": draw(load("dgx-1-v100"), roles=TWO_POOLS, title="PPO on a DGX-1: one pool on each island"),
+        "dgx-1.svg": draw(
+            load("dgx-1-v100"), roles=TWO_POOLS, title="PPO on a DGX-1: one pool on each island"
+        ),
         "mixed.svg": draw(
             load("a100-pcie-mixed-8"),
             roles={"actor": LAST, "ref": LAST, "critic": [0, 1], "reward": [3, 2]},

@@ -16,7 +16,7 @@ DEVICE = r"(?:GPU|NIC)\d+|mlx\d+_(?:bond_)?\d+"
 """Labels whose end is known even when something is glued to it."""
 
 NIC = re.compile(
-    r"NIC\d+|(?:mlx|bnxt|irdma|rdma|roce|hfi|ib|efa|cxi|hns|qed|usnic|eth|ens|enp|eno|bond|siw|rxe|ocrdma|mana)[\w.-]*\d\w*"
+    r"NIC\d+|mlx\d+_\w*\d|(?:bnxt|irdma|rdma|roce|hfi|ib|efa|cxi|hns|qed|usnic|eth|ens|enp|eno|bond|siw|rxe|ocrdma|mana)[\w.-]*\d"
 )
 """How NICs are called: numbered by the driver, or by the name of their RDMA device."""
 

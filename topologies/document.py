@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,6 @@ _GPU_FIELDS = {
     "cpu_affinity": str, "numa": str, "gpu_numa_id": str,
 }  # fmt: skip
 _MINIMUM = frozenset(_GPU_FIELDS) - {"memory_used_mib"}
-_TEXT_COLUMNS = ("cpu_affinity", "numa", "gpu_numa_id")
 _PAIR = re.compile(r"(\d{1,6})-(\d{1,6})")
 _LOOKS_LIKE = re.compile(rf"\s*(?:#[^\n]*\n\s*|---\s*\n)*(?:\{{\s*)?[\"']?schema[\"']?\s*:\s*[\"']?{SCHEMA}")
 _FIELDS = frozenset(
@@ -113,38 +113,37 @@ def _load_yaml(text: str, name: str) -> object:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Texts stay texts (`on`, `10:00`, dates), and aliases, which can grow without bound, are refused."""
+        """Plain scalars are texts, but for whole numbers, true, false and null; keys are unique and there are no aliases."""
+
+        yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.events.AliasEvent):
-                raise yaml.constructor.ConstructorError(None, None, "aliases are not allowed", self.peek_event().start_mark)
+            if self.check_event(yaml.events.AliasEvent):  # they can grow a small text without bound
+                raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.mark())
             return super().compose_node(parent, index)
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-            if len(keys) != len(set(keys)):
-                twice = next(key for key in keys if keys.count(key) > 1)
-                raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is there twice", node.start_mark)
+            keys = Counter(str(key.value) for key, _ in node.value)
+            if twice := [key for key, times in keys.items() if times > 1]:
+                raise yaml.MarkedYAMLError(problem=f"the key {twice[0][:60]!r} is there twice", problem_mark=node.start_mark)
             return super().construct_mapping(node, deep)
 
-    Loader.yaml_implicit_resolvers = {
-        letter: [(tag, pattern) for tag, pattern in resolvers if tag.rsplit(":")[-1] in ("null", "int", "bool")]
-        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-    Loader.yaml_implicit_resolvers = {}
-    for tag, pattern, letters in (
-        ("tag:yaml.org,2002:int", r"-?(?:0|[1-9][0-9]{0,17})", "-0123456789"),
-        ("tag:yaml.org,2002:bool", r"true|false", "tf"),
-        ("tag:yaml.org,2002:null", r"null|~|", "n~\0"),
+        def mark(self) -> Any:
+            return self.peek_event().start_mark  # type: ignore[no-untyped-call]
+
+    for kind, pattern, first in (
+        ("int", r"-?(?:0|[1-9][0-9]{0,17})", "-0123456789"),
+        ("bool", "true|false", "tf"),
+        ("null", "null|~|", ("n", "~", "")),
     ):
-        Loader.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})$"), [*letters.replace("\0", ""), ""] if "null" in tag else [*letters])
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(rf"(?:{pattern})$"), list(first))
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a subclass of SafeLoader
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "it is nested too deeply"
-        place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise TopologyError(f"the topology document cannot be parsed: {problem}", where=place) from None
+        problem = getattr(error, "problem", None) or str(error)[:200]
+        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
+        raise TopologyError(f"the topology document cannot be parsed: {problem}", where=where) from None
 
 
 def from_document(document: object, *, name: str = "<document>") -> Topology:

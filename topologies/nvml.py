@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from topologies.errors import TopologyError
@@ -69,7 +70,9 @@ class _Host:
             try:
                 self._handles.append(nvml.nvmlDeviceGetHandleByIndex(index))
             except nvml.NVMLError as error:
-                self._warnings.append(f"GPU {index} of the driver's list does not answer ({error}): it is left out, so later ones move up")
+                self._warnings.append(
+                    f"GPU {index} of the driver's list does not answer ({error}): it is left out, so later ones move up"
+                )
         if not self._handles:
             raise TopologyError("the NVIDIA driver has no GPU that answers on this host")
 
@@ -137,14 +140,15 @@ class _Host:
             except nvml.NVMLError as error:
                 self._failures.setdefault(("NVLink state", str(error)), []).append(index)
                 break
-            remote = self._ask(index, f"remote end of NVLink {link}", lambda n=link: nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, n))
+            ask = partial(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            remote = self._ask(index, f"remote end of NVLink {link}", ask)
             if remote is not None:
                 ends[index_of.get(_bus(_text(remote.busId)))] += 1
         return ends
 
     def _ancestor(self, i: int, j: int) -> str | None:
-        handles = self._handles
-        level = self._ask(i, f"PCIe path to GPU {j}", lambda: self._nvml.nvmlDeviceGetTopologyCommonAncestor(handles[i], handles[j]))
+        ask = partial(self._nvml.nvmlDeviceGetTopologyCommonAncestor, self._handles[i], self._handles[j])
+        level = self._ask(i, f"PCIe path to GPU {j}", ask)
         return _LEVELS.get(level) if level is not None else None
 
 

@@ -318,6 +318,8 @@ def _continues(group: list[_Part], part: _Part) -> bool:
     else:
         fits = [_is_cell(t) for t in tokens]
         joined = _is_cell(_touching(group[-1], part))
+    if len(fits) > 1 and len(part.text) >= len(group[-1].text):
+        fits[-1] = True  # a full line may end within a word
     return all(fits[1:]) and (fits[0] or joined)
 
 

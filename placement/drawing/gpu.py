@@ -52,7 +52,7 @@ def face(gpu: Gpu, card: Card | None, tenants: tuple[Tenant, ...] | None) -> Fac
     product = printable(gpu.name or "") or (card.name if card else None)
     memory = f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else None
     short = _short(card) if card else product
-    roles = [t.name if t.rank is None else f"{t.name} rank {t.rank}" for t in tenants or ()]
+    roles = [printable(t.name if t.rank is None else f"{t.name} rank {t.rank}") for t in tenants or ()]
     known = [fact for fact in (product, memory, *roles) if fact]
     name = f"GPU {gpu.index}"
     return Face(

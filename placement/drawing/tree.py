@@ -68,9 +68,8 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
     """
     Return one frame per host of the *graph* of a machine.
 
-    A level that tells nothing gets no box: one whose boxes hold one GPU each, and a box that is all of the
-    one around it (the name of which then says so). GPUs of an island stand side by side where the levels
-    allow it.
+    What tells nothing gets no box: one GPU alone (but for a NUMA node beside larger ones), and all of the box
+    around it (the name of which then says so). GPUs of an island stand side by side where the boxes allow it.
     """
     above: Mapping[Device, Device] = graph.graph["above"]
     inside: dict[Device, dict[Device, None]] = {}
@@ -80,7 +79,7 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
             inside.setdefault(above[node], {})[node] = None
             node = above[node]
     near = {g: island[0] for island in islands(graph) for g in island}
-    dull = _dull_levels(inside)
+    numa_matters = any(node[0] == "numa" and _below(node, inside) > 1 for node in inside)
 
     def order(part: Part) -> tuple[int, int]:
         gpus = gpus_of(part)
@@ -91,7 +90,7 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
         for child in inside[node]:
             if child[0] == "gpu" and isinstance(child[1], int):
                 parts.append(child[1])
-            elif child[0] in dull:
+            elif _below(child, inside) == 1 and not (child[0] == "numa" and numa_matters):
                 parts.extend(frame(child).parts)
             else:
                 parts.append(frame(child))
@@ -109,16 +108,9 @@ def rows(host: Frame) -> tuple[Frame, ...]:
     return tuple(_cut(host, math.ceil(count / math.ceil(count / MOST_IN_A_ROW))))
 
 
-def _dull_levels(inside: Mapping[Device, Mapping[Device, None]]) -> frozenset[str]:
-    """Return the levels of which every box holds one GPU."""
-    informative = {node[0] for node in inside if len(_below(node, inside)) > 1}
-    return frozenset(node[0] for node in inside) - informative - {"host"}
-
-
-def _below(node: Device, inside: Mapping[Device, Mapping[Device, None]]) -> list[Device]:
-    if node[0] == "gpu":
-        return [node]
-    return [gpu for child in inside[node] for gpu in _below(child, inside)]
+def _below(node: Device, inside: Mapping[Device, Mapping[Device, None]]) -> int:
+    """Return the number of GPUs below *node*."""
+    return 1 if node[0] == "gpu" else sum(_below(child, inside) for child in inside[node])
 
 
 _ROOT = "root complex"

@@ -105,7 +105,16 @@ class Model:
 
     def __init__(self) -> None:
         self.proto = helper.CpModelProto()
-        self.size = 0
+        self._farthest: list[int] = []
+
+    @property
+    def size(self) -> int:
+        """How many variables there are."""
+        return len(self._farthest)
+
+    def magnitude(self, expression: Linear) -> int:
+        """Return what CP-SAT fears *expression* could reach: all its variables at their farthest at once."""
+        return sum(abs(a) * self._farthest[variable] for variable, a in expression.terms.items())
 
     def boolean(self) -> Lit:
         """Return a new Boolean."""
@@ -117,7 +126,7 @@ class Model:
 
     def _variable(self, low: int, high: int) -> int:
         self.proto.variables.add().domain.extend([low, high])
-        self.size += 1
+        self._farthest.append(max(abs(low), abs(high)))
         return self.size - 1
 
     def clause(self, literals: Iterable[Fixed]) -> None:

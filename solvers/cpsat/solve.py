@@ -111,7 +111,7 @@ class _Search:
             if term is not Term.IDS
         ]
         while goals:
-            batch, goals = _split(goals)
+            batch, goals = _split(built.model, goals)
             if not self._prove(built, batch):
                 return False
             for goal, proof in zip(batch, self.proofs[-len(batch) :], strict=True):
@@ -147,7 +147,7 @@ class _Search:
         """Drive the ids to their optimum; return whether that is proven."""
         goals = [_goal(Term.IDS, expression) for expression in cost.ids(built.x)]
         while goals:
-            batch, goals = _split(goals)
+            batch, goals = _split(built.model, goals)
             found = self._minimise(built, batch, _weights(batch))
             if not found.is_optimal or found.solution is None:
                 return False
@@ -248,11 +248,11 @@ def _weights(goals: Sequence[_Goal]) -> list[int]:
     return weights[::-1]
 
 
-def _split(goals: list[_Goal]) -> tuple[list[_Goal], list[_Goal]]:
+def _split(model: Model, goals: list[_Goal]) -> tuple[list[_Goal], list[_Goal]]:
     """Return the longest beginning of *goals* (at least one) whose weighted sum stays exact, and the rest."""
     for k in range(len(goals), 1, -1):
-        weights = _weights(goals[:k])
-        if sum(w * g.expression.high for w, g in zip(weights, goals[:k], strict=True)) < LARGEST_SUM:
+        weighted = zip(_weights(goals[:k]), goals[:k], strict=True)
+        if sum(w * model.magnitude(g.expression) for w, g in weighted) < LARGEST_SUM:
             return goals[:k], goals[k:]
     return goals[:1], goals[1:]
 

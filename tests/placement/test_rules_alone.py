@@ -150,7 +150,7 @@ def test_hidden_gpus_are_left_out_and_ordinals_count_what_is_visible():
 
 def test_supported_knows_what_a_card_runs():
     old = machine("NV1", 2, "p100-16gb")
-    work = job(actor(rollout=rollout(share=0.8), train=train(offload=(Offload.BETWEEN,))))
+    work = job(actor(rollout=rollout(share=0.65), train=train(master=(Master.BF16,), offload=(Offload.BETWEEN,))))
     assert planned(old, work, "guide") is None
     assert planned(old, work, "guide,supported=off") is not None
     volta = planned(machine("NV1", 2, "v100-32gb"), job(actor()), "guide")
@@ -176,6 +176,7 @@ def test_root_complex_keeps_critic_and_reward_apart():
 
 
 def test_a_menu_of_masters_takes_the_second_only_where_the_first_does_not_fit():
-    work = job(actor(gpu_menu=(1,), train=train(master=(Master.FP32, Master.BF16))))
+    menu = train(master=(Master.FP32, Master.BF16), offload=(Offload.NONE, Offload.BETWEEN))
+    work = job(actor(gpu_menu=(1,), train=menu, rollout=rollout(share=0.55)))
     assert planned(machine("NV12", 1, "a100-80gb"), work, "guide").roles["actor"].train.master == "fp32"
-    assert planned(machine("NV12", 1, "rtx4090"), work.replace(roles=(actor(gpu_menu=(1,), train=train(master=(Master.FP32, Master.BF16)), rollout=rollout(share=0.55)),)), "guide").roles["actor"].train.master == "bf16"
+    assert planned(machine("NV12", 1, "rtx4090"), work, "guide").roles["actor"].train.master == "bf16"

@@ -8,6 +8,8 @@ All stand on three devices, the third on an island of its own::
 
 from __future__ import annotations
 
+import random
+
 from solvers.problem import (
     Device,
     Group,
@@ -117,3 +119,30 @@ CASES = {
     "nothing fits": problem(devices=(Device(3),) * 3),
 }
 """By what each is about."""
+
+
+def hard(n: int = 12, *, sets: int = 600, seed: int = 1) -> Problem:
+    """Return a problem whose proof takes long: unequal devices, many sets, items that may overlap in part."""
+    rng = random.Random(seed)
+    k, phases = 5, 3
+    chosen = sorted({tuple(sorted(rng.sample(range(n), rng.randint(1, n // 2)))) for _ in range(sets)})
+    groups = tuple(Group(s, len(s) * 3 + rng.randrange(3), rng.randint(1, 99)) for s in chosen)
+    profiles = sorted({g.profile for g in groups})
+    operations = tuple(Operation(i, s) for i in range(k) for s in range(3))
+
+    def option(i: int, profile: int) -> Option:
+        size = profile // 3
+        times = tuple(rng.randint(10**6, 2 * 10**6) // size if o.item == i else 0 for o in operations)
+        return Option(profile, times, tuple(rng.randint(5_000, 30_000) for _ in range(phases)), 0, rng.randrange(5))
+
+    return Problem(
+        devices=tuple(Device(rng.randint(60_000, 80_000), 6_000, d // 4) for d in range(n)),
+        groups=groups,
+        items=tuple(
+            Item(tuple(range(len(groups))), (tuple(option(i, p) for p in profiles for _ in range(6)),)) for i in range(k)
+        ),
+        operations=operations,
+        stages=(Stage(), Stage(), Stage()),
+        phases=phases,
+        sharing=Sharing.PARTIAL,
+    )

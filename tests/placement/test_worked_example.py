@@ -1,0 +1,148 @@
+"""The plan of docs/model.md, recomputed by hand: the page, this calculation and the code agree."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
+from placement.constants import constants
+from placement.dataflow import Work, dataflow
+from placement.demand import Demand, demand
+from placement.hardware import Hardware
+from placement.models import find_model
+from placement.workload import (
+    Algorithm,
+    Batch,
+    Engine,
+    Master,
+    Offload,
+    Precision,
+    Role,
+    RoleName,
+    RolloutMenu,
+    TrainMenu,
+    Workload,
+)
+
+C = constants()
+MODEL = find_model("Qwen/Qwen2.5-1.5B")
+ACTOR = Role(RoleName.ACTOR, MODEL, train=TrainMenu(), rollout=RolloutMenu())
+REF = Role(RoleName.REF, MODEL)
+JOB = Workload(
+    Algorithm.GRPO,
+    Batch(128, 8, 512, 512, 1024, 4, 8192),
+    (ACTOR, REF, Role(RoleName.REWARD, None)),
+)
+TWO_A100 = Hardware(
+    gpus=2,
+    flops=312e12,
+    memory_bytes_per_s=2039e9,
+    total_mib=81152,
+    compute_capability=(8, 0),
+    ring_bytes_per_s=275e9,
+    ring_nvlink=True,
+    host_bytes_per_s=24e9,
+)
+TRAIN = TrainChoice(1, 1, 2, Precision.BF16, Master.FP32, Offload.NONE, 8192)
+ENGINES = RolloutChoice(Engine.VLLM, 1, 2, Precision.BF16, 0.4, 256)
+FROZEN = FrozenChoice(1, 1, 2, Precision.BF16, Offload.NONE)
+
+
+def cost(role: Role, part: Part, choice: Choice) -> Demand:
+    found = demand(role, part, choice, JOB, TWO_A100, C, dataflow(JOB))
+    assert isinstance(found, Demand)
+    return found
+
+
+def by_hand() -> dict[str, float]:
+    """Recompute the page's plan with nothing but its formulas and numbers: MiB and seconds by name."""
+    mib = 2**20
+    p, layers, h, v, embedding = 1_543_714_304, 28, 1536, 151_936, 233_373_696
+    flops, memory, bus = 312e12, 2039e9, 275e9 * 0.85
+    found = {}
+
+    # Memory. Rank: 128 sequences an update; 16 micro-batches of 8192 tokens.
+    tok, n = 8192, 2
+    p_layer = (p - embedding) / layers
+    gather = 4 * p_layer + 2 * v * h
+    found["train: idle"] = 1536 + 12 * p / n / mib
+    found["train: old_log_probs"] = 1536 + (12 * p / n + gather + 92 * tok * h) / mib
+    found["train: update_actor"] = (
+        1536 + (16 * p / n + 2 * gather + 2 * tok * h * layers + 92 * tok * h) / mib
+    )
+    found["train: sync_weights"] = 1536 + (12 * p / n + 4 * v * h) / mib
+    claim, weights = 0.4 * 81152, 2 * p / mib
+    found["engine: idle"] = 2280
+    found["engine: generate"] = 2280 + claim
+    found["engine: sync_weights"] = 2280 + weights + 2048
+    found["ref: idle"] = 1040 + 2 * p / n / mib
+    found["ref: ref_log_probs"] = 1040 + (2 * p / n + gather + 92 * tok * h) / mib
+
+    # Generation. 512 sequences an engine; the cache holds more than 256 of 1024 tokens.
+    kv_mib = claim - weights - 5325 - 134
+    assert kv_mib * mib / 28_672 / 1024 > 256
+    slots, sequences, mean, longest, prompt = 256, 512, 512, 1024, 512
+    k = longest / mean - 1
+    steps = (sequences - slots) * mean / slots + longest
+    tokens = sequences * mean
+    context = prompt + longest / (k + 2)
+    prompts = 128 * (1 - (1 - 1 / 2) ** 8)
+    attention = layers * 12 * 128
+    found["generate"] = (
+        steps * (2 * p / (memory * 0.9) + 2.5e-3 + 8e-6 * layers)
+        + tokens * context * 28_672 / (memory * 0.75)
+        + tokens * 2 * p / (flops * 0.78)
+        + prompts * prompt * 2 * (p + attention * prompt) / (flops * 0.78)
+    )
+
+    # Forward passes and updates. A rank has 512 · 1024 tokens in 64 micro-batches.
+    rank_tokens, micro_batches = 512 * 1024, 64
+    forward = 2 * (p + attention * 1024) * rank_tokens
+    alpha = (5.6 + 1.96 * n) * 1e-6
+    one_gather = alpha + (n - 1) / n * 2 * p / bus
+    exposed = micro_batches * one_gather / layers
+    assert micro_batches * one_gather < forward / (flops * 0.45)
+    found["forward"] = forward / (flops * 0.45) + exposed
+    state = 4 * (4 + 2 * (8 + 4)) * p / n / (memory * 0.9)
+    found["update_actor"] = 3 * forward / (flops * 0.40) + exposed + state
+    found["sync_weights"] = one_gather + 0.2
+    return found
+
+
+def test_the_worked_example_is_what_the_model_says() -> None:
+    hand = by_hand()
+    train = cost(ACTOR, Part.TRAIN, TRAIN)
+    engine = cost(ACTOR, Part.ROLLOUT, ENGINES)
+    ref = cost(REF, Part.FROZEN, FROZEN)
+    for name, held in (("train", train), ("engine", engine), ("ref", ref)):
+        assert held.resident_mib == math.ceil(hand[f"{name}: idle"])
+        for work, mib in held.active_mib.items():
+            assert mib == math.ceil(hand[f"{name}: {work}"])
+
+    def us(name: str) -> object:
+        return pytest.approx(hand[name] * 1e6 + C.stage_overhead_us, abs=1)
+
+    assert engine.times_us == {Work.GENERATE: us("generate")}
+    assert ref.times_us == {Work.REF_LOG_PROBS: us("forward")}
+    assert train.times_us == {
+        Work.OLD_LOG_PROBS: us("forward"),
+        Work.UPDATE_ACTOR: us("update_actor"),
+        Work.SYNC_WEIGHTS: us("sync_weights"),
+    }
+
+
+def test_the_page_shows_the_numbers_of_the_worked_example() -> None:
+    hand = by_hand()
+    page = (Path(__file__).parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
+    shown = [f"{math.ceil(value):,} MiB" for name, value in hand.items() if ": " in name]
+    shown += [f"{hand[name]:.3f} s" for name in ("generate", "forward", "update_actor", "sync_weights")]
+    peak = max(
+        hand["train: update_actor"] + hand["engine: idle"] + hand["ref: idle"],
+        hand["train: idle"] + hand["engine: generate"] + hand["ref: idle"],
+    )
+    step = sum(hand[name] for name in ("generate", "forward", "forward", "update_actor", "sync_weights"))
+    shown += [f"{peak / 1024:.1f} GiB", f"{step + 5 * 0.05:.2f} s"]
+    assert [number for number in shown if number not in page] == []
