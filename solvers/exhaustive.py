@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from solvers import check, greedy
-from solvers.bounds import entries, unproven
+from solvers.bounds import entries, lower_bounds, unproven
 from solvers.problem import TERMS_IN_BAND, Option, Problem, Sharing, Term, Want
 from solvers.result import Answer, Options, Result, SolverDisagrees, Status, TermProof
 
@@ -36,11 +36,13 @@ class _StoppedError(Exception):
 def solve(problem: Problem, options: Options | None = None) -> Result:
     """Solve *problem* by trying everything, to the full order of its terms."""
     options = options or Options()
-    run = _Run(problem, time.monotonic() + options.time_limit_s)
+    run = _Run(problem, options)
     proofs: list[TermProof] = []
     finished = interrupted = False
     try:
         run.best = greedy.first_answer(problem)
+        if run.best is not None:
+            run.report(check.step(problem, run.best))
         for term in entries(problem, first_term_only=True):
             run.search((term,))
             if run.best is None:
@@ -70,9 +72,10 @@ def solve(problem: Problem, options: Options | None = None) -> Result:
 class _Run:
     """One search after the other: the clock, the limits of the terms that are settled, the best answer so far."""
 
-    def __init__(self, problem: Problem, deadline: float) -> None:
+    def __init__(self, problem: Problem, options: Options) -> None:
         self.problem = problem
-        self.deadline = deadline
+        self.deadline = time.monotonic() + options.time_limit_s
+        self.on_incumbent = options.on_incumbent
         self.limits: dict[Term, int] = {}
         self.best: Answer | None = None
         self.order: tuple[Term, ...] = ()
@@ -91,6 +94,13 @@ class _Run:
         key = self._key(terms, answer)
         if self.key is None or key < self.key:
             self.key, self.best = key, answer
+            if self.order == (Term.STEP,):
+                self.report(terms[Term.STEP])
+
+    def report(self, step: int) -> None:
+        """Say that an answer of this step is known."""
+        if self.on_incumbent is not None:
+            self.on_incumbent(step, lower_bounds(self.problem)[Term.STEP])
 
     def _key(self, terms: dict[Term, int], answer: Answer) -> tuple[int, ...]:
         values = tuple(terms[t] for t in self.order if t is not Term.IDS)

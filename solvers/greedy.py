@@ -36,6 +36,16 @@ class _Column:
     groups: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Fastest:
+    """Options for the items of a pool: µs per stage, and the memory of the worst phase, MiB."""
+
+    profile: int
+    us: tuple[int, ...]
+    options: tuple[tuple[int, ...], ...]
+    peak: int
+
+
 def solve(problem: Problem, options: Options | None = None) -> Result:
     """Return a good answer of *problem*, `Status.UNKNOWN` if none was found; a lower bound stands beside each value."""
     answer = first_answer(problem)
@@ -141,20 +151,20 @@ class _Search:
             group = self.problem.groups[g]
             room = min(self._room(items, d) for d in group.devices)
             kinds.setdefault((group.profile, room), []).append((self.masks[g], g))
-        for (profile, room), groups in kinds.items():
-            chosen = self._fastest(items, profile, room)
+        chosen: _Fastest | None = None
+        # From most room to least: what still fits into less room is still the fastest.
+        for (profile, room), groups in sorted(kinds.items(), key=lambda kind: (kind[0][0], -kind[0][1])):
+            if chosen is None or chosen.profile != profile or chosen.peak > room:
+                chosen = self._fastest(items, profile, room)
             if chosen is not None:
-                us, options = chosen
-                yield _Column(items, us, options, tuple(groups))
+                yield _Column(items, chosen.us, chosen.options, tuple(groups))
 
     def _room(self, items: tuple[int, ...], device: int) -> int:
         reserved = [r.capacity[device] for r in self.problem.shared_reserves if r.item in items and len(items) > 1]
         return min(reserved, default=self.problem.devices[device].capacity)
 
-    def _fastest(
-        self, items: tuple[int, ...], profile: int, room: int
-    ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]] | None:
-        """Return (µs per stage, options per item) of the least total time that fits into *room*, or None."""
+    def _fastest(self, items: tuple[int, ...], profile: int, room: int) -> _Fastest | None:
+        """Return the options of the least total time that fit into *room*, None if none were found."""
         slots = [options for i in items for options in (slot.get(profile, ()) for slot in self.slots[i])]
         phases = range(self.problem.phases)
         # What the slots still to come need at the least: sums of time and of memory per phase.
@@ -191,7 +201,12 @@ class _Search:
             for operation, spent in zip(self.problem.operations, option.times, strict=True):
                 us[operation.stage] += spent
         taken = iter(o for o, _ in best[1])
-        return tuple(us), tuple(tuple(next(taken) for _ in self.problem.items[i].slots) for i in items)
+        return _Fastest(
+            profile,
+            tuple(us),
+            tuple(tuple(next(taken) for _ in self.problem.items[i].slots) for i in items),
+            peak=max((sum(option.memory[p] for _, option in best[1]) for p in phases), default=0),
+        )
 
 
 def _by_profile(slots: Sequence[Sequence[Option]]) -> list[dict[int, list[tuple[int, int, Option]]]]:

@@ -50,15 +50,27 @@ def imported(code: str) -> set[str]:
 @pytest.mark.parametrize(
     ("code", "never"),
     [
-        pytest.param("import placement", {"ortools", "networkx", "yaml", "pydantic", "typer", "rich", "numpy"}, id="import placement"),
-        pytest.param("import topologies.read", {"ortools", "networkx", "yaml", "pydantic", "numpy"}, id="reading"),
-        pytest.param("import placement.cli.app", {"ortools", "networkx", "yaml", "pydantic", "numpy"}, id="--help"),
+        pytest.param(
+            "import placement",
+            {"ortools", "networkx", "yaml", "pydantic", "typer", "rich", "numpy"},
+            id="import placement",
+        ),
+        pytest.param(
+            "import topologies.read", {"ortools", "networkx", "yaml", "pydantic", "numpy"}, id="reading"
+        ),
+        pytest.param(
+            "import placement.cli.app", {"ortools", "networkx", "yaml", "pydantic", "numpy"}, id="--help"
+        ),
         pytest.param(
             "import placement as p; p.plan(p.make_instance(p.read_machine('a100-pcie-mixed-8'), p.load_workload('ppo-1.5b'), p.parse_rules('guide')))",
             {"pandas", "numpy", "torch", "matplotlib"},
             id="a whole plan",
         ),
-        pytest.param("import solvers.check, solvers.exhaustive, solvers.greedy", {"ortools", "placement", "topologies"}, id="the checker"),
+        pytest.param(
+            "import solvers.check, solvers.exhaustive, solvers.greedy",
+            {"ortools", "placement", "topologies"},
+            id="the checker",
+        ),
     ],
 )
 def test_heavy_modules_are_imported_only_by_what_needs_them(code, never):

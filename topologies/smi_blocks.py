@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from topologies import codes
-from topologies.text import Line, Page
+from topologies.text import Page
 
 MOST_DEVICES = 1024
 """Most GPUs and NICs of one matrix; more is no machine."""
@@ -225,7 +225,7 @@ def _own_row(text: str, names: frozenset[str]) -> tuple[int, str, int] | None:
 
 def _plain_table_row(text: str) -> str:
     """Return a row of a Markdown table with tabs for its bars; other lines as they are."""
-    if text.count("|") < 2 or "GPU" not in text and "NIC" not in text and not text.lstrip().startswith("|"):
+    if text.count("|") < 2 or ("GPU" not in text and "NIC" not in text and not text.lstrip().startswith("|")):
         return text
     stripped = text.strip()
     if _RULE.fullmatch(stripped):
@@ -314,7 +314,8 @@ def _continues(group: list[_Part], part: _Part) -> bool:
             previous = [gpu_index(c.name) for c in head.header if is_gpu_label(c.name)]
             return is_gpu_label(first.name) and bool(previous) and gpu_index(first.name) > max(previous)
         fits = [t in _TITLE_WORDS or bool(re.fullmatch(codes.DEVICE, t)) or bool(codes.NIC.fullmatch(t)) for t in tokens]
-        joined = head.text.split()[-1] + tokens[0] in _TITLE_WORDS or bool(re.fullmatch(codes.DEVICE, _touching(group[-1], part)))
+        whole = _touching(group[-1], part)
+        joined = whole in _TITLE_WORDS or re.fullmatch(codes.DEVICE, whole) is not None
     else:
         fits = [_is_cell(t) for t in tokens]
         joined = _is_cell(_touching(group[-1], part))

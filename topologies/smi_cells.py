@@ -128,9 +128,7 @@ def _take_links(words: Sequence[_Word], width: int | None) -> tuple[list[str | N
         text = word.text.rstrip(".")
         if text in ("…", "") and word.text:  # an elided cell
             links.append(codes.LEFT_OUT)
-        elif codes.is_link(text) or text in codes.SELF or codes.is_peer_state(text):
-            links.append(text)
-        elif width is not None and text == codes.NOT_AVAILABLE:
+        elif codes.is_link(text) or text in codes.SELF or codes.is_peer_state(text) or (width is not None and text == codes.NOT_AVAILABLE):
             links.append(text)
         elif parts := codes.unglue(text):
             glued.append(text)

@@ -75,6 +75,7 @@ class _Reader:
     partial: dict[str, int] = field(default_factory=dict)
     unsure: tuple[str, str] | None = None
     conflicts: list[str] = field(default_factory=list)
+    homeless: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def grid(self) -> Grid:
@@ -85,6 +86,10 @@ class _Reader:
         self._report_glue(rows)
         for cells in self._without_repetitions(rows):
             self._take_row(cells)
+        if self.homeless:
+            self.warnings.append(
+                f"row {listing(self.homeless)}: cannot tell which column the affinity values belong to, so they are left unknown"
+            )
         self._drop_unsure()
         self._drop_contradictions()
         self._drop_cut_value()
@@ -182,9 +187,7 @@ class _Reader:
         is_certain = not values and (cells.rest or len(cells.links) == self.columns.width)
         self.values[label] = dict(cells.values) if is_certain else {}
         if values and self.columns.tail:
-            self.warnings.append(
-                f"row {label}: cannot tell whose value {listing(values)} is, so its affinity is left unknown"
-            )
+            self.homeless.append(label)
 
     def _drop_unsure(self) -> None:
         """Drop the last word of the text if it may be a cut code: NV1 always, others if a longer one is in the matrix."""
@@ -231,7 +234,7 @@ class _Reader:
         """Drop the last affinity value of a text that ends within it."""
         last = self.block.rows[-1]
         kinds = [column.kind for column in self.columns.tail if column.kind in TITLES]
-        if not last.is_last or last.label not in self.values or last.label in self.partial or not kinds:
+        if not self.page.is_cut or not last.is_last or last.label not in self.values or last.label in self.partial or not kinds:
             return
         values = self.values[last.label]
         others = [v for label, v in self.values.items() if label != last.label]
@@ -245,7 +248,7 @@ class _Reader:
         is_beginning = any(str(value).startswith(text) for value in known)
         rows = {row.label for row in self.block.rows}
         rows_follow = any(device not in rows for device in self.columns.devices)
-        if self.page.is_cut and text not in known and (rows_follow or is_beginning or text[-1] in ",-"):
+        if text not in known and (rows_follow or is_beginning or text[-1] in ",-"):
             self.warnings.append(f"the text ends within row {last.label}: its {TITLES[kind]} {text!r} is cut")
             values[kind] = None
 

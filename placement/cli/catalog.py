@@ -63,7 +63,13 @@ def _models() -> list[Row]:
     from placement.catalog import models
 
     return [
-        {"name": m.name, "parameters": f"{m.parameters:,}", "layers": m.layers, "hidden": m.hidden, "KV bytes/token": m.kv_bytes_per_token}
+        {
+            "name": m.name,
+            "parameters": f"{m.parameters:,}",
+            "layers": m.layers,
+            "hidden": m.hidden,
+            "KV bytes/token": m.kv_bytes_per_token,
+        }
         for m in models()
     ]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +22,6 @@ from placement.rules import PRESETS, Rules, parse_rules
 from placement.sources import machine, visible_gpus
 from placement.workload import Workload
 from solvers.result import Options, Status
-
 
 
 def run(

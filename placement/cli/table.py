@@ -84,7 +84,14 @@ def _runs_as(role: RolePlan) -> str:
 
 
 def _memory(plan: Plan) -> Table:
-    table = new_table(("GPU", "right"), ("memory", "left"), ("need", "right"), ("reserved", "right"), ("free", "right"), ("at worst in", "left"))
+    table = new_table(
+        ("GPU", "right"),
+        ("memory", "left"),
+        ("need", "right"),
+        ("reserved", "right"),
+        ("free", "right"),
+        ("at worst in", "left"),
+    )
     for row in plan.memory_mib:
         table.add_row(
             str(row.gpu), bar(row), _gib(row.planned), _gib(row.reserved), _gib(row.free), row.worst_phase or "not used"
@@ -113,8 +120,11 @@ def _stages(plan: Plan) -> Table:
 
 def _against(plan: Plan) -> Text:
     step = plan.estimate.step_us
+    trivial = plan.comparison.colocated
+    star = min(t.value for t in plan.proof.objective_terms if t.name == "step_us")
+    why = ", but the rules forbid it" if trivial.step_us is not None and trivial.step_us < star else ""
     return Text(
-        f"trivial plan (every role on all GPUs, in turns): {_beside(step, plan.comparison.colocated)}\n"
+        f"trivial plan (every role on all GPUs, in turns): {_beside(step, trivial)}{why}\n"
         f"without rules between roles: {_beside(step, plan.comparison.free)}"
     )
 

@@ -9,6 +9,7 @@ When to modify: colours, or the way in which a shape is written.
 
 from __future__ import annotations
 
+from typing import assert_never
 from xml.sax.saxutils import escape, quoteattr
 
 from placement.drawing.shapes import FONTS, Anchor, Arc, Panel, Picture, Shape, Stroke, Text, TextStyle
@@ -131,6 +132,8 @@ def _element(shape: Shape) -> str:
             return f'<path class="stroke" d="{way}" stroke-width="{_number(shape.width)}"/>'
         case Text():
             return _text(shape)
+        case _:
+            assert_never(shape)
 
 
 def _panel(panel: Panel) -> str:

@@ -82,7 +82,7 @@ class _Search:
             if self.options.on_incumbent is not None:
                 self.options.on_incumbent(step, lower_bounds(problem)[Term.STEP])
             if problem.primary is Term.STEP:
-                step_limit = band(problem, step)
+                step_limit = step if self.options.first_term_only else band(problem, step)
         smallest = canonical(problem, reduce(problem, step_limit))
         if smallest.choices.is_empty:
             self._no_answer()

@@ -11,19 +11,13 @@ the numbers have the structure of real ones, not their values.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-import os
-import platform
 import random
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from solvers import check, cpsat, exhaustive
 from solvers.problem import (
     Device,
     Group,
@@ -35,11 +29,9 @@ from solvers.problem import (
     Sharing,
     SoftPair,
     Stage,
-    Term,
     Transfer,
     Want,
 )
-from solvers.result import Options, Result, Status
 
 PAGE = Path(__file__).parents[2] / "docs" / "solver-agreement.md"
 

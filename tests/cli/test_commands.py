@@ -81,7 +81,8 @@ def test_rules_all_has_one_line_per_preset(placement):
 def test_the_command_line_wins_over_the_workload_file(placement, tmp_path):
     from placement.catalog import workload_text
 
-    (tmp_path / "job.yaml").write_text(workload_text("ppo-0.5b") + "\nrules: strict,reserve=9%\n" if "\nrules:" not in workload_text("ppo-0.5b") else workload_text("ppo-0.5b").replace("rules: guide", "rules: strict,reserve=9%"))
+    lines = [line for line in workload_text("ppo-0.5b").splitlines() if not line.startswith("rules:")]
+    (tmp_path / "job.yaml").write_text("\n".join([*lines, "rules: strict,reserve=9%", ""]))
     plan = load(placement("plan", "--topology", "dgx-h100", "--workload", "job.yaml", "--rules", "free").stdout)
     assert plan.rules == {"preset": "free", "reserve": "9%"}
 

@@ -58,7 +58,7 @@ BATCH = Batch(
 def machine(links: Mapping[tuple[int, int], str] | str, gpus: int, cards: str = "a100-80gb") -> Topology:
     """Return *gpus* GPUs; *links* names the codes that differ from the last word, or one code for all pairs."""
     every = {(i, j): "SYS" for j in range(gpus) for i in range(j)}
-    codes = {pair: links for pair in every} if isinstance(links, str) else every | dict(links)
+    codes = dict.fromkeys(every, links) if isinstance(links, str) else every | dict(links)
     return assign_cards(Topology(tuple(Gpu(i) for i in range(gpus)), codes), cards)
 
 
@@ -68,7 +68,9 @@ def two_switches() -> Topology:
 
         0 1 2 3 ─ PIX     4 5 6 7 ─ PIX      SYS between
     """
-    return machine({(i, j): "PIX" for j in range(8) for i in range(j) if i // 4 == j // 4}, 8, "a100-pcie-80gb")
+    return machine(
+        {(i, j): "PIX" for j in range(8) for i in range(j) if i // 4 == j // 4}, 8, "a100-pcie-80gb"
+    )
 
 
 def bridged_pairs() -> Topology:
@@ -82,7 +84,11 @@ def bridged_pairs() -> Topology:
 
 def train(**changes: object) -> TrainMenu:
     """Return a training menu of one entry each."""
-    fields: dict[str, object] = {"master": (Master.FP32,), "offload": (Offload.NONE,), "micro_batch_tokens": (4096,)}
+    fields: dict[str, object] = {
+        "master": (Master.FP32,),
+        "offload": (Offload.NONE,),
+        "micro_batch_tokens": (4096,),
+    }
     return TrainMenu(**(fields | changes))  # type: ignore[arg-type]
 
 
@@ -134,12 +140,20 @@ def topologies(draw: st.DrawFn, most: int = 6) -> Topology:
     """Draw 2 to *most* GPUs with irregular links, mixed cards and some memory in use."""
     gpus = draw(st.integers(2, most))
     links = {(i, j): draw(st.sampled_from(CODES)) for j in range(gpus) for i in range(j)}
-    cards = draw(st.lists(st.sampled_from(draw(st.sampled_from([CARDS[:1], CARDS[:2], CARDS]))), min_size=gpus, max_size=gpus))
+    cards = draw(
+        st.lists(
+            st.sampled_from(draw(st.sampled_from([CARDS[:1], CARDS[:2], CARDS]))),
+            min_size=gpus,
+            max_size=gpus,
+        )
+    )
     topology = machine(links, gpus, ",".join(f"{i}={card}" for i, card in enumerate(cards)))
     held = draw(st.lists(st.sampled_from([0, 0, 0, 1500, 6000]), min_size=gpus, max_size=gpus))
     if min(held) > 2048:
         held[0] = 0
-    return topology.replace(gpus=tuple(g.replace(memory_used_mib=mib) for g, mib in zip(topology.gpus, held, strict=True)))
+    return topology.replace(
+        gpus=tuple(g.replace(memory_used_mib=mib) for g, mib in zip(topology.gpus, held, strict=True))
+    )
 
 
 @st.composite
@@ -149,7 +163,15 @@ def workloads(draw: st.DrawFn) -> Workload:
     separate = draw(st.booleans())
     roles = [actor(train=train(offload=offload), rollout=None if separate else rollout(1, 2))]
     if separate:
-        roles.append(Role(RoleName.ROLLOUT, TINY, engine=Engine.VLLM, layout=LayoutMenu(tp=(1, 2)), rollout=rollout(1, 2)))
+        roles.append(
+            Role(
+                RoleName.ROLLOUT,
+                TINY,
+                engine=Engine.VLLM,
+                layout=LayoutMenu(tp=(1, 2)),
+                rollout=rollout(1, 2),
+            )
+        )
     if draw(st.booleans()):
         roles.append(critic(layout=LayoutMenu(tp=draw(st.sampled_from([(1,), (1, 2)])))))
     roles.append(draw(st.sampled_from([ref(), reward()])))
@@ -163,7 +185,16 @@ def questions(draw: st.DrawFn, most: int = 6) -> Instance:
     preset = draw(st.sampled_from(["guide", "minimal", "strict", "four", "colocate", "free"]))
     switches = draw(
         st.lists(
-            st.sampled_from(["contiguity=off", "same_card=off", "min_gpus=off", "sharing=partial", "affinity=off", "supported=off"]),
+            st.sampled_from(
+                [
+                    "contiguity=off",
+                    "same_card=off",
+                    "min_gpus=off",
+                    "sharing=partial",
+                    "affinity=off",
+                    "supported=off",
+                ]
+            ),
             max_size=3,
             unique=True,
         )

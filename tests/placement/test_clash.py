@@ -33,18 +33,46 @@ def test_the_set_is_minimal(question):
     ("topology", "work", "rules", "words"),
     [
         pytest.param(
-            machine("NV12", 1), job(actor(), critic(), ref()), "guide", ["critic and ref share no GPU"], id="one GPU, roles apart"
+            machine("NV12", 1),
+            job(actor(), critic(), ref()),
+            "guide",
+            ["critic and ref share no GPU"],
+            id="one GPU, roles apart",
         ),
         pytest.param(
-            machine("NV12", 1, "rtx4090"), job(actor(rollout=rollout(share=0.05))), "guide", ["gpu_memory_utilization 0.05"], id="engine share"
+            machine("NV12", 1, "rtx4090"),
+            job(actor(rollout=rollout(share=0.05))),
+            "guide",
+            ["gpu_memory_utilization 0.05"],
+            id="engine share",
         ),
         pytest.param(
-            machine("NV12", 2, "0=a100-40gb,1=a100-80gb"), job(actor(gpu_menu=(2,))), "guide", ["rule same_card", "2 GPUs"], id="mixed cards"
+            machine("NV12", 2, "0=a100-40gb,1=a100-80gb"),
+            job(actor(gpu_menu=(2,))),
+            "guide",
+            ["rule same_card", "2 GPUs"],
+            id="mixed cards",
         ),
-        pytest.param(machine("NV1", 2, "p100-16gb"), job(actor()), "guide", ["compute capability 7.0", "6.0"], id="old card"),
-        pytest.param(machine("NV12", 2), job(actor(gpu_menu=(3,))), "guide", ["3 GPUs", "2 GPUs can be used"], id="too few GPUs"),
         pytest.param(
-            machine("NV12", 3), job(actor(gpu_menu=(1,)), critic(gpu_menu=(2,)), reward(gpu_menu=(1,))), "guide", ["actor and critic"], id="sizes that do not fit"
+            machine("NV1", 2, "p100-16gb"),
+            job(actor()),
+            "guide",
+            ["compute capability 7.0", "6.0"],
+            id="old card",
+        ),
+        pytest.param(
+            machine("NV12", 2),
+            job(actor(gpu_menu=(3,))),
+            "guide",
+            ["3 GPUs", "2 GPUs can be used"],
+            id="too few GPUs",
+        ),
+        pytest.param(
+            machine("NV12", 3),
+            job(actor(gpu_menu=(1,)), critic(gpu_menu=(2,)), reward(gpu_menu=(1,))),
+            "guide",
+            ["actor and critic"],
+            id="sizes that do not fit",
         ),
     ],
 )

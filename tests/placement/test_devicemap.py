@@ -25,11 +25,18 @@ from placement.plans import (
 )
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
-words = st.sampled_from(["on", "no", "10:00.0", "010", "1e3", "~", "null", "a: b", "- x", "#", "0x1F", "2026-01-02"]) | names
+words = (
+    st.sampled_from(
+        ["on", "no", "10:00.0", "010", "1e3", "~", "null", "a: b", "- x", "#", "0x1F", "2026-01-02"]
+    )
+    | names
+)
 counts = st.integers(0, 2**40)
 ids = st.lists(st.integers(0, 63), min_size=1, max_size=8, unique=True).map(tuple)
 plain = st.recursive(
-    st.none() | st.booleans() | counts | words, lambda s: st.lists(s, max_size=3) | st.dictionaries(words, s, max_size=3), max_leaves=8
+    st.none() | st.booleans() | counts | words,
+    lambda s: st.lists(s, max_size=3) | st.dictionaries(words, s, max_size=3),
+    max_leaves=8,
 )
 layouts = st.builds(Layout, st.integers(1, 8), st.integers(1, 8), st.integers(1, 8))
 roles = st.builds(
@@ -39,7 +46,8 @@ roles = st.builds(
     precision=words,
     layout=layouts,
     train=st.none() | st.builds(TrainPlan, words, words, counts),
-    rollout=st.none() | st.builds(RolloutPlan, words, counts, counts, st.sampled_from([0.5, 0.6, 1.0]), counts),
+    rollout=st.none()
+    | st.builds(RolloutPlan, words, counts, counts, st.sampled_from([0.5, 0.6, 1.0]), counts),
     offload=st.none() | words,
 )
 others = st.builds(Alternative, st.none() | counts, words)
@@ -50,12 +58,23 @@ plans = st.builds(
     ordinals=st.dictionaries(words, ids, max_size=3),
     environment=st.dictionaries(words, words, max_size=2),
     roles=st.dictionaries(words, roles, max_size=3),
-    memory_mib=st.lists(st.builds(GpuMemory, counts, counts, counts, counts, st.none() | words, counts), max_size=3).map(tuple),
+    memory_mib=st.lists(
+        st.builds(GpuMemory, counts, counts, counts, counts, st.none() | words, counts), max_size=3
+    ).map(tuple),
     estimate=st.builds(
-        Estimate, counts, words, st.lists(st.builds(StageTime, words, counts, words, words), max_size=2).map(tuple), st.lists(words, max_size=2).map(tuple)
+        Estimate,
+        counts,
+        words,
+        st.lists(st.builds(StageTime, words, counts, words, words), max_size=2).map(tuple),
+        st.lists(words, max_size=2).map(tuple),
     ),
     proof=st.builds(
-        Proof, words, counts, counts, st.floats(0, 1), st.lists(st.builds(TermValue, words, counts, counts), max_size=3).map(tuple)
+        Proof,
+        words,
+        counts,
+        counts,
+        st.floats(0, 1),
+        st.lists(st.builds(TermValue, words, counts, counts), max_size=3).map(tuple),
     ),
     comparison=st.builds(Comparison, others, others),
     rules=st.dictionaries(words, words, max_size=2),

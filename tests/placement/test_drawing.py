@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import runpy
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -293,6 +295,15 @@ def test_each_direct_link_is_an_arc_with_its_name():
     assert words(drawn, TextStyle.LEGEND) == ["NV1 24 GB/s, NV2 48 GB/s between two GPUs, one direction"]
 
 
+@pytest.mark.parametrize("name", ["dgx-1-v100", "dgx-1-p100"])
+def test_in_a_mesh_each_arc_passes_its_own_name_only(name):
+    drawn = picture(PRESETS[name])
+    plates = [plate(text) for text in texts(drawn) if text.style is TextStyle.LINK]
+    arcs = [[shape.point(k / 50) for k in range(51)] for shape in drawn.shapes if isinstance(shape, Arc)]
+    hits = [sum(any(box.contains(*point) for point in arc) for arc in arcs) for box in plates]
+    assert hits == [1] * 16
+
+
 def test_a_pair_tells_its_bandwidth():
     drawn = picture(PRESETS["h100-nvl-4"])
     assert words(drawn, TextStyle.LINK) == ["NV12 · 257 GB/s"] * 2
@@ -355,7 +366,7 @@ def test_a_gpu_of_which_nothing_is_known_has_its_number():
 
 def test_a_role_has_one_colour_and_usual_roles_have_theirs():
     others = [f"role {k}" for k in range(5)]
-    drawn = picture(PRESETS["a100-1"], roles=dict.fromkeys([*others, *reversed(RoleName)], [0]))
+    drawn = picture(PRESETS["a100-1"], roles=dict.fromkeys([*others, *reversed(RoleName)], (0,)))
     colour = [panel.role for panel in of("chip", drawn)]
     assert colour == [5, 6, 7, 5, 6, 4, 3, 2, 1, 0] * 2
     assert max(filter(None, colour)) < len(PALETTE)
@@ -397,6 +408,13 @@ def test_the_document_is_self_contained_and_the_same_every_time():
     assert "url(" not in svg
     assert "@import" not in svg
     assert svg.count("prefers-color-scheme:dark") == 1
+
+
+def test_the_pictures_of_the_documentation_are_what_is_drawn():
+    docs = Path(__file__).parents[2] / "docs"
+    drawn = runpy.run_path(str(docs / "make_pictures.py"))["pictures"]()
+    written = {name: (docs / "img" / name).read_text(encoding="utf-8") for name in drawn}
+    assert [name for name in drawn if written[name] != drawn[name]] == [], "run python docs/make_pictures.py"
 
 
 def test_every_class_has_a_colour_in_light_and_dark():

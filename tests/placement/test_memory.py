@@ -183,6 +183,25 @@ def test_logits_are_stored_unless_the_loss_is_fused() -> None:
     assert held[Work.UPDATE_CRITIC] == fused[Work.UPDATE_ACTOR]
 
 
+def test_tensor_parallelism_cuts_state_and_activations() -> None:
+    # tp 2, dp 2, MiB: state 6400 on 4 GPUs as before; of gathers, checkpoints, working set and logits a half.
+    role = actor(fused_ce=False)
+    held = memory.train(role, MODEL, train_choice(2, 1, 2), BATCH, C, hybrid=True).active_mib
+    assert held[Work.UPDATE_ACTOR] == 1000 + 6400 + 320 + 192 + 400 + 2048
+    assert held[Work.OLD_LOG_PROBS] == 1000 + 1600 + 3200 + 160 + 400 + 512
+
+
+def test_a_short_batch_does_not_fill_a_micro_batch() -> None:
+    # 16 sequences of 1024 tokens: a rank has 1 in an update (48 + 100 MiB), 4 in a forward pass (400 MiB).
+    short = dataclasses.replace(BATCH, prompts=16)
+    held = memory.train(actor(), MODEL, train_choice(), short, C, hybrid=True).active_mib
+    assert held[Work.UPDATE_ACTOR] == 1000 + 6400 + 640 + 48 + 100
+    assert held[Work.OLD_LOG_PROBS] == 1000 + 1600 + 3200 + 320 + 400
+    choice = FrozenChoice(1, 1, 4, BF16, BETWEEN)
+    ref = memory.frozen(Role(RoleName.REF, MODEL), MODEL, choice, short, C, fused_ce=True)
+    assert ref.active_mib == {Work.REF_LOG_PROBS: 500 + 800 + 320 + 400}
+
+
 def test_between_pools_two_buckets_are_in_flight() -> None:
     together = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
     apart = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=False).active_mib
@@ -301,4 +320,8 @@ def test_only_the_reference_has_logits() -> None:
             held = memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=fused).active_mib[work]
             sizes[name, fused] = held
     assert sizes[RoleName.REF, False] - sizes[RoleName.REF, True] == 1024
+    half = memory.frozen(
+        Role(RoleName.REF, MODEL), MODEL, FrozenChoice(2, 1, 2, BF16, NONE), BATCH, C, fused_ce=False
+    )
+    assert half.active_mib[Work.REF_LOG_PROBS] == 500 + 800 + 160 + 400 + 512
     assert sizes[RoleName.REWARD, False] == sizes[RoleName.REWARD, True] == sizes[RoleName.REF, True]

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from conftest_placement import actor, ask, bridged_pairs, critic, job, machine, questions, ref, reward, rollout, two_switches
+from conftest_placement import (
+    actor,
+    ask,
+    bridged_pairs,
+    critic,
+    job,
+    machine,
+    questions,
+    ref,
+    reward,
+    rollout,
+    two_switches,
+)
 from hypothesis import given, settings
 
 from placement.checking import problems

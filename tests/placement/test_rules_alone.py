@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from conftest_placement import actor, ask, bridged_pairs, critic, job, machine, ref, reward, rollout, train, two_switches
+from conftest_placement import (
+    actor,
+    ask,
+    bridged_pairs,
+    critic,
+    job,
+    machine,
+    ref,
+    reward,
+    rollout,
+    train,
+    two_switches,
+)
 
 from placement.checking import problems
 from placement.planner import plan

@@ -15,7 +15,7 @@ from placement.collectives import gather_s
 from placement.constants import constants
 from placement.hardware import Hardware
 from placement.models import from_numbers
-from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, passes, timed
+from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, gb, passes, timed
 from placement.workload import (
     Batch,
     Engine,
@@ -112,6 +112,18 @@ def test_a_time_is_bound_by_its_largest_share() -> None:
     assert timed([("a", 1.0), ("b", 1.0)]).bound_by == "a"
 
 
+@pytest.mark.parametrize(
+    ("bytes_per_s", "text"),
+    [
+        pytest.param(275e9, "275 GB/s", id="NVLink"),
+        pytest.param(10.34e9, "10 GB/s", id="PCIe"),
+        pytest.param(2.67e9, "2.7 GB/s", id="a slow link keeps its decimal"),
+    ],
+)
+def test_bandwidths_read_as_people_say_them(bytes_per_s: float, text: str) -> None:
+    assert gb(bytes_per_s) == text
+
+
 def test_a_token_costs_two_flop_a_parameter_and_half_its_attention() -> None:
     assert flops_per_token(MODEL, 1000) == 2e9 + 20e6
     assert flops_per_token(EXPERTS, 1000) == 2e8 + 20e6
@@ -171,6 +183,14 @@ def test_a_pipeline_waits_for_its_first_micro_batch() -> None:
     assert time == Timed(pytest.approx(0.101 * 4), "pipeline bubble")
 
 
+def test_stages_of_a_pipeline_reduce_their_own_layers_and_wait_for_it() -> None:
+    # tp 2, pp 2: compute 0.808 s; 8 micro-batches · 5 layers · 2 all-reduces of 40 ms: 3.2 s; an eighth of
+    # both.
+    slow = hardware(4, block=1e9)
+    time = timing.forward(actor(MEGATRON), MODEL, train_choice(2, 2), BATCH, slow, FREE)
+    assert time == Timed(pytest.approx((0.808 + 3.2) * 9 / 8), "TP all-reduce over 1 GB/s")
+
+
 # ── updates ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -209,6 +229,11 @@ def test_megatron_syncs_gradients_once_an_update() -> None:
     assert sync(100e9, nvlink=True) == pytest.approx(2 * 0.03)
     # Without NVLink the two rings share the bottleneck.
     assert sync(100e9, nvlink=False) == pytest.approx(2 * 0.06)
+    # With pp 2 there are four rings with a quarter of the bytes each.
+    deep = train_choice(2, 2, 2)
+    with_sync = timing.update(role, MODEL, deep, BATCH, hardware(8), FREE).seconds
+    instant = timing.update(role, MODEL, deep, BATCH, hardware(8, ring=1e30), FREE).seconds
+    assert with_sync - instant == pytest.approx(2 * 0.015)
     slow = timing.update(role, MODEL, choice, BATCH, hardware(4, ring=0.1e9), FREE)
     assert slow.bound_by == "gradient sync over 0.1 GB/s"
 

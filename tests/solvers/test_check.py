@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
 from cases import IN_LANES, LANES, answer, problem
 
 from solvers import check
 from solvers.problem import Device, SharedReserve, Sharing, SoftPair, Term, Transfer, Want
 from solvers.result import Answer
+
 
 @pytest.mark.parametrize(
     ("changes", "given", "sentence"),

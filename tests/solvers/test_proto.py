@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from solvers.cpsat import engine
 from solvers.cpsat.engine import minimise
 from solvers.cpsat.proto import FALSE, TRUE, Linear, Model, choice, constant, count, negated, total
 
@@ -111,12 +112,19 @@ def test_an_invalid_model_is_loud():
         minimise(model, Linear(), hint={}, time_limit_s=1)
 
 
-def test_an_error_in_the_thread_reaches_the_caller():
+def test_an_error_in_the_thread_reaches_the_caller(monkeypatch):
     """What goes wrong while CP-SAT runs is raised where it can be caught."""
-    model = Model()
-    model.proto = None
-    with pytest.raises(AttributeError):
-        minimise(model, Linear(), hint={}, time_limit_s=1)
+
+    class Broken:
+        def set_parameters(self, parameters):
+            pass
+
+        def solve(self, proto):
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(engine.helper, "SolveWrapper", Broken)
+    with pytest.raises(ZeroDivisionError):
+        minimise(Model(), Linear(), hint={}, time_limit_s=1)
 
 
 def test_solving_does_not_import_pandas():

@@ -52,6 +52,10 @@ def groups(x: Variables, *taken: int) -> dict[object, int]:
     return {x.group[i][g]: int(g == t) for i, t in enumerate(taken) for g in x.group[i]}
 
 
+def profiles(x: Variables, *taken: int) -> dict[object, int]:
+    return {x.profile[i][p]: int(p == t) for i, t in enumerate(taken) for p in x.profile[i]}
+
+
 def options(x: Variables, *taken: int) -> dict[object, int]:
     return {x.option[i][0][o]: int(o == t) for i, t in enumerate(taken) for o in x.option[i][0]}
 
@@ -126,11 +130,8 @@ def options(x: Variables, *taken: int) -> dict[object, int]:
         pytest.param(RESERVED, rules.add_memory, lambda x: share(x, 0) | options(x, 0, 0), True, id="not reserved"),
         pytest.param(RESERVED, rules.add_memory, lambda x: share(x, 1) | options(x, 0, 0), False, id="reserved"),
         pytest.param(LOOSE, rules.add_memory, lambda x: share(x, 1) | options(x, 0, 0), True, id="asks for less"),
-        pytest.param(problem(), rules.add_area, lambda x: share(x, 0) | {x.profile[i][0]: i for i in (0, 1)}, True, id="side by side"),
-        pytest.param(
-            problem(), rules.add_area, lambda x: share(x, 0) | {x.profile[i][1]: 1 for i in (0, 1)} | {x.profile[i][0]: 0 for i in (0, 1)},
-            False, id="two and two on three",
-        ),
+        pytest.param(problem(), rules.add_area, lambda x: share(x, 0) | profiles(x, 0, 1), True, id="one and two on three"),
+        pytest.param(problem(), rules.add_area, lambda x: share(x, 0) | profiles(x, 1, 1), False, id="two and two on three"),
     ],
 )
 def test_rule_alone(question, rule, decide, expected):

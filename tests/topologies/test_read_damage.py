@@ -380,7 +380,7 @@ def test_a_damage_that_loses_something_never_makes_a_wrong_link(
         assert read.warnings or wrong_links(machine, read) == {}
         return
     assert wrong_links(machine, read) == {}
-    assert read.warnings or len(read.gpus) == machine.gpus and dict(read.links) == machine.links
+    assert read.warnings or (len(read.gpus) == machine.gpus and dict(read.links) == machine.links)
 
 
 @given(machine=machines(), other=machines())
