@@ -62,7 +62,8 @@ def imported(code: str) -> set[str]:
             "import placement.cli.app", {"ortools", "networkx", "yaml", "pydantic", "numpy"}, id="--help"
         ),
         pytest.param(
-            "import placement as p; p.plan(p.make_instance(p.read_machine('a100-pcie-mixed-8'), p.load_workload('ppo-1.5b'), p.parse_rules('guide')))",
+            "import placement as p; "
+            "p.plan(p.make_instance(p.read_machine('a100-pcie-mixed-8'), p.load_workload('ppo-1.5b'), p.parse_rules('guide')))",
             {"pandas", "numpy", "torch", "matplotlib"},
             id="a whole plan",
         ),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -123,9 +122,12 @@ def _load_yaml(text: str, name: str) -> object:
             return super().compose_node(parent, index)
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            keys = Counter(str(key.value) for key, _ in node.value)
-            if twice := [key for key, times in keys.items() if times > 1]:
-                raise yaml.MarkedYAMLError(problem=f"the key {twice[0][:60]!r} is there twice", problem_mark=node.start_mark)
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if str(key.value) in seen:
+                    problem = f"the key {str(key.value)[:60]!r} is there twice"
+                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                seen.add(str(key.value))
             return super().construct_mapping(node, deep)
 
         def mark(self) -> Any:

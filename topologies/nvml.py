@@ -61,6 +61,7 @@ class _Host:
         self._nvml = nvml
         self._failures: dict[tuple[str, str], list[int]] = {}
         self._warnings: list[str] = []
+        self._nvlink_unknown: set[int] = set()
         self._handles: list[Any] = []
         try:
             count = nvml.nvmlDeviceGetCount()
@@ -111,7 +112,8 @@ class _Host:
         """
         Return the code of every pair: NVLinks if there are any, else the common ancestor.
 
-        Two GPUs have as many NVLinks as lead from one to the other, or to NVSwitches from the one that has fewer.
+        Two GPUs have as many NVLinks as lead from one to the other, or to NVSwitches from the one that has fewer. Where NVLink
+        could not be asked, a pair without NVLinks is unknown.
         """
         index_of = {_bus(gpu.pci_bus_id): gpu.index for gpu in gpus if gpu.pci_bus_id}
         ends = [self._nvlink_ends(index, index_of) for index in range(len(gpus))]
@@ -122,8 +124,9 @@ class _Host:
                 if there and back and there != back:
                     self._warnings.append(f"GPU {i} has {there} NVLinks to GPU {j}, but GPU {j} has {back} to GPU {i}")
                 count = max(there, back) or min(ends[i][None], ends[j][None])
-                code = f"NV{count}" if count else self._ancestor(i, j)
-                if code is not None:
+                if count:
+                    links[i, j] = f"NV{count}"
+                elif not self._nvlink_unknown.intersection((i, j)) and (code := self._ancestor(i, j)) is not None:
                     links[i, j] = code
         return links
 
@@ -139,6 +142,7 @@ class _Host:
                 break  # after the last link; no NVLink
             except nvml.NVMLError as error:
                 self._failures.setdefault(("NVLink state", str(error)), []).append(index)
+                self._nvlink_unknown.add(index)
                 break
             ask = partial(nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
             remote = self._ask(index, f"remote end of NVLink {link}", ask)

@@ -16,10 +16,14 @@ from enum import StrEnum
 from itertools import pairwise
 
 from topologies import codes
+from topologies.errors import TopologyError
 from topologies.text import Page
 
 MOST_DEVICES = 1024
 """Most GPUs and NICs of one matrix; more is no machine."""
+
+MOST_MATRICES = 256
+"""Most matrices of one text."""
 
 
 class Kind(StrEnum):
@@ -101,11 +105,14 @@ class Block:
     """
     A matrix as found: columns (empty when the header is lost), rows in the order of the text, names of NICs.
 
-    *first_line* is where it begins, *notes* what was put back together.
+    *first_line* is where it begins, *header_text* its header, *above* the lines between it and the matrix before it, *notes* what
+    was put back together.
     """
 
     first_line: int
     columns: tuple[Column, ...] = ()
+    header_text: str = ""
+    above: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     nic_names: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -124,25 +131,38 @@ def gpu_index(label: str) -> int:
 
 
 def find_blocks(page: Page) -> list[Block]:
-    """Return the matrices of *page* in order; headers without rows are left out."""
+    """
+    Return the matrices of *page* in order; headers without rows are left out.
+
+    Raises
+    ------
+    TopologyError
+        If there are more than anybody pastes.
+    """
     last = max((line.number for line in page.lines if line.text.strip()), default=0)
     blocks: list[Block] = []
     block: Block | None = None
+    above: list[str] = []
     for part in _rejoin(_segments(page)):
+        if part.label is None:
+            above.append(part.text)
         if part.header:
-            block = Block(part.number, part.header, notes=list(part.notes))
-            blocks.append(block)
+            block = Block(part.number, part.header, part.text, above=above, notes=list(part.notes))
         elif part.label is not None:
             if block is None or _starts_again(block, part.label):
-                block = Block(part.number)
+                block = Block(part.number, above=above)
+            if not block.rows:
                 blocks.append(block)
+                above = []
             is_last = part.last_number == last and part.ends_line
             block.rows.append(Row(part.label, part.text[part.body :], part.body, part.number, is_last, part.has_layout))
             block.notes += [note for note in part.notes if note not in block.notes]
         elif block is not None:
             for nic, name in _NIC_NAME.findall(part.text):
                 block.nic_names.setdefault(nic, name)
-    return [block for block in blocks if block.rows]
+    if len(blocks) > MOST_MATRICES:
+        raise TopologyError(f"{len(blocks)} matrices: give those of one machine", where=page.where(blocks[0].first_line))
+    return blocks
 
 
 def _starts_again(block: Block, label: str) -> bool:
@@ -170,7 +190,7 @@ def _segments(page: Page) -> Iterator[_Part]:
     names = _column_names(page)
     for line in page.lines:
         text = _plain_table_row(line.text)
-        starts = [match for match in codes.ROW_START.finditer(text)]
+        starts = list(codes.ROW_START.finditer(text))
         own = _own_row(text, names)
         if own is not None and (not starts or starts[0].start() > own[0]):
             starts = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from topologies import codes
 from topologies.smi_blocks import Column, Kind, Row
@@ -181,14 +182,15 @@ def _by_layout(
 ) -> tuple[dict[Kind, str | None], tuple[str, ...]]:
     """Return the values of *rest* by column when blanks can only be seen from where the words stand."""
     blank: dict[Kind, str | None] = {column.kind: None for column in tail if column.kind is not Kind.OTHER}
+    if all(column.kind is not Kind.OTHER for column in tail):  # words after the values are prose
+        rest = list(takewhile(lambda word: codes.is_value(word.text), rest))
     if not rest or not tail:
         return blank, tuple(word.text for word in rest)
     if len(rest) >= len(tail):
         return _by_position([word.text for word in rest], tail)
     if not row.has_layout or not re.search(r"\S  ", row.body.strip()):  # the second: one space between all cells
         return blank, tuple(word.text for word in rest)
-    before = words[len(words) - len(rest) - 1] if len(rest) < len(words) else _Word("", row.offset)
-    if (tabbed := _tab_fields(before, rest)) is not None:
+    if (tabbed := _tab_fields(row, words, rest)) is not None:
         return _by_position(tabbed, tail)
     unplaced = []
     for word in rest:
@@ -200,13 +202,14 @@ def _by_layout(
     return blank, tuple(unplaced)
 
 
-def _tab_fields(before: _Word, rest: Sequence[_Word]) -> list[str] | None:
-    """Return *rest* as the tab fields they were, blank ones included; None when they do not stand on tab stops."""
+def _tab_fields(row: Row, words: Sequence[_Word], rest: Sequence[_Word]) -> list[str] | None:
+    """Return *rest* as the tab fields they were, blank ones included; None when the row does not stand on tab stops."""
+    if any(word.start % _TAB != (1 if word.text in codes.SELF else 0) for word in words if word.start <= rest[-1].start):
+        return None
+    before = [word for word in words if word.start < rest[0].start]
+    stop = (before[-1].end if before else row.offset) // _TAB
     fields: list[str] = []
-    stop = before.end // _TAB
     for word in rest:
-        if word.start % _TAB:
-            return None
         fields += [""] * (word.start // _TAB - stop - 1) + [word.text]
         stop = word.end // _TAB
     return fields

@@ -59,15 +59,16 @@ def find_columns(page: Page, block: Block) -> Columns:
     """
     labels = tuple(dict.fromkeys(row.label for row in block.rows))
     gpu_rows = [row for row in block.rows if is_gpu_label(row.label)]
-    widest = max(count_codes(row) for row in gpu_rows or block.rows)
     named = _named_devices(block, labels)
+    counts = Counter(count_codes(row) for row in gpu_rows or block.rows)
+    widest = len(named) if counts[len(named)] * 2 > counts.total() else max(counts)
     tail = tuple(c for c in block.columns if c.kind not in (Kind.DEVICE, Kind.ELIDED) and c.name not in named)
     if named and (widest == len(named) or (widest < len(named) and not _misfit(block, named))):
         doubled = [name for name, times in Counter(named).items() if times > 1 and name not in ELIDED]
         if doubled:
             message = f"the header names {listing(doubled)} twice"
             raise TopologyError(message, where=page.where(block.first_line))
-        return Columns(named, 0, tail, _glued_titles(page, block))
+        return Columns(named, 0, tail, _glued_titles(block))
     if named and (len(labels) < widest or _misfit(block, labels)):
         raise TopologyError(
             f"rows have {widest} link cells but the header names {len(named)} devices ({listing(named)}); "
@@ -102,11 +103,10 @@ def _named_devices(block: Block, labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _glued_titles(page: Page, block: Block) -> tuple[str, ...]:
+def _glued_titles(block: Block) -> tuple[str, ...]:
     """Return a warning for each pair of titles without a gap."""
-    text = next((line.text for line in page.lines if line.number == block.first_line), "")
     pairs = zip(block.columns, block.columns[1:], strict=False)
-    glued = [a.name + b.name for a, b in pairs if b.start == a.start + len(a.name) and a.name + b.name in text]
+    glued = [a.name + b.name for a, b in pairs if b.start == a.start + len(a.name) and a.name + b.name in block.header_text]
     return (f"the column titles {listing([repr(name) for name in glued])} were glued together and have been split",) if glued else ()
 
 

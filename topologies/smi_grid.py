@@ -31,7 +31,7 @@ class Grid:
     columns
         Its columns.
     cells
-        (row, column) to code or ``N/A``; what the text does not state for certain is absent.
+        (row, column) to code; what the text does not state for certain is absent.
     values
         GPU label to its affinity cells.
     partial
@@ -149,9 +149,11 @@ class _Reader:
             self.warnings.append(f"row {label} {why}")
         elif count < width:
             self.warnings.append(_shortness(cells, width))
+        if label not in self.columns.devices:
+            self.warnings.append(f"row {label} has no column")
         for column, code in zip(self.columns.devices, cells.links[:trusted], strict=False):
-            if code is None:
-                self.warnings.append(f"row {label} has cells that are blank or cannot be read")
+            if code is None or code == codes.NOT_AVAILABLE:
+                self.warnings.append(f"row {label} has cells that are blank, N/A or cannot be read")
             elif code not in codes.SELF and code != codes.LEFT_OUT:
                 self.cells[label, column] = code
         may_be_cut = cells.row.is_last and not cells.rest and cells.cut is None and (count < width or self.page.is_cut)
@@ -168,7 +170,7 @@ class _Reader:
             return 0, f"has {cells.surplus} cells too many, so its cells were not used"
         if label not in devices:
             if is_gpu_label(label) and (diagonal is not None or count < width):
-                return 0, "has no column, and its cells do not fit the other columns, so they were not used"
+                return 0, "does not fit the columns, so its cells were not used"
             return count, ""
         own = devices.index(label)
         if diagonal is not None and diagonal != own:

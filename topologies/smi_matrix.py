@@ -58,7 +58,7 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
             rows_partial_cells_seen=grid.partial,
             conflict=grid.conflicts,
             p2p=pairs,
-            p2p_kind=_peer_kind(page, block),
+            p2p_kind=_peer_kind(block),
         )
     warnings += _narrow_bonds(pairs, len(gpus))
     kinds = [column.kind for column in grid.columns.tail if column.kind in TITLES]
@@ -67,7 +67,7 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
         links=pairs,
         nics={name: _nic_name(name, block) for name in nics},
         gpu_nic=_gpu_nic(grid.cells, gpus, nics),
-        format=_format(page, block),
+        format=_format(block),
         warnings=tuple(warnings),
         columns=frozenset({"links", *(kind.value for kind in kinds)}),
         rows_missing=tuple(missing),
@@ -123,7 +123,7 @@ def _pairs(cells: Mapping[tuple[str, str], str], gpus: Sequence[str]) -> dict[Pa
     found: dict[Pair, str] = {}
     for (row, column), code in cells.items():
         i, j = position.get(row), position.get(column)
-        if i is not None and j is not None and i != j and code != codes.NOT_AVAILABLE:
+        if i is not None and j is not None and i != j:
             found[min(i, j), max(i, j)] = code
     return dict(sorted(found.items()))
 
@@ -135,7 +135,7 @@ def _gpu_nic(
     for index, gpu in enumerate(gpus):
         for nic in nics:
             code = cells.get((gpu, nic)) or cells.get((nic, gpu))
-            if code is not None and code != codes.NOT_AVAILABLE:
+            if code is not None:
                 found.setdefault(index, {})[nic] = code
     return found
 
@@ -170,16 +170,12 @@ def _narrow_bonds(pairs: Mapping[Pair, str], count: int) -> list[str]:
     return [f"the NVLink bonds of {listing(narrow)} are narrower than the others' ({bonds}): links may be down"]
 
 
-def _format(page: Page, block: Block) -> str:
-    commands = [m[0] for text in _above(page, block) for m in _MATRIX_COMMAND.finditer(text)]
+def _format(block: Block) -> str:
+    commands = [m[0] for text in block.above for m in _MATRIX_COMMAND.finditer(text)]
     return "topo-mp" if commands and commands[-1].endswith(("-mp", "-pci")) else "topo-m"
 
 
-def _peer_kind(page: Page, block: Block) -> str:
-    kinds = [m[1] for text in _above(page, block) for m in _PEER_KIND.finditer(text)]
+def _peer_kind(block: Block) -> str:
+    kinds = [m[1] for text in block.above for m in _PEER_KIND.finditer(text)]
     return kinds[-1] if kinds else "unknown"
 
-
-def _above(page: Page, block: Block) -> Iterator[str]:
-    """Yield the lines up to the block's first; on a text of one line the command stands on that line."""
-    return (line.text for line in page.lines if line.number <= block.first_line)

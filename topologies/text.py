@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 from topologies import codes
@@ -43,6 +42,7 @@ _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7]{3
 _LITERAL_LETTERS = {"t": "\t", "n": "\n", "r": "", "e": "\x1b"}
 
 _LONGEST_PREFIX = 200
+_MOST_PREFIXES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,46 +152,31 @@ def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
     """
     Return *lines* without what a log or a mail put before the rows of a matrix, and what was stripped.
 
-    A prefix is what stands before the labels of at least two lines, the same but for its digits (times). Where several hosts
-    talk at once, each with rows of its own, their lines are put one host after the other.
+    A prefix is what stands before the labels of rows, the same but for its digits (times). Where several hosts talk at once,
+    each with a first row of its own, their lines are put one host after the other.
     """
-    before: Counter[str] = Counter()
-    first_rows: Counter[str] = Counter()
+    before: dict[str, bool] = {}  # prefix to whether it stands before a first row
     for line in lines:
         match = codes.ROW_START.search(line.text)
-        if match is None or match.start() > _LONGEST_PREFIX:
+        if match is None or match.start() > _LONGEST_PREFIX or codes.ROW_START.search(line.text, match.end()):
             continue
-        prefix = line.text[: match.start()].removesuffix("| ").removesuffix("|")
-        if prefix.strip() and not codes.ROW_START.search(line.text, match.end()):
-            before[prefix] += 1
-            first_rows[prefix] += match["label"].upper() == "GPU0"
-    if not before:
+        prefix = line.text[: match.start()].rstrip("| \t")
+        if prefix.strip():
+            before[prefix] = before.get(prefix, False) or match["label"] == "GPU0"
+    are_hosts = len(before) > 1 and all(before.values())
+    shapes = {re.escape(p) if are_hosts else r"\d+".join(map(re.escape, re.split(r"\d+", p))) for p in before}
+    if not 0 < len(shapes) <= _MOST_PREFIXES:
         return lines, []
-    patterns: dict[str, re.Pattern[str]] = {}
-    hosts = [prefix for prefix in before if first_rows[prefix]]
-    if len(hosts) > 1 or len(before) == 1:
-        patterns = {prefix: re.compile(re.escape(prefix.rstrip()) + r"(?: |(?=\t)|$)?") for prefix in before}
-    else:
-        for prefix in before:
-            shape = r"\d+".join(re.escape(part) for part in re.split(r"\d+", prefix.rstrip()))
-            patterns.setdefault(shape, re.compile(shape + r"(?: |(?=\t)|$)?"))
-    stripped: dict[str, list[Line]] = {key: [] for key in patterns}
-    rest: list[Line] = []
-    order: list[Line] = []
-    for line in lines:
-        key, match = next(((k, m) for k, p in patterns.items() if (m := p.match(line.text))), (None, None))
-        if key is None or match is None:
-            rest.append(line)
-            order.append(line)
-        else:
-            bare = Line(line.number, line.text[match.end() :])
-            stripped[key].append(bare)
-            order.append(bare)
-    taken = {key: group for key, group in stripped.items() if len(group) > 1}
-    if not taken:
+    pattern = re.compile(rf"(?P<prefix>{'|'.join(sorted(shapes, key=len, reverse=True))})(?: *\| ?(?![^|]*\|)| )?")
+    stripped = [(line, pattern.match(line.text)) for line in lines]
+    bare = [line if match is None else Line(line.number, line.text[match.end() :]) for line, match in stripped]
+    if sum(match is not None for _, match in stripped) < 2:
         return lines, []
     shown = ", ".join(repr(prefix.strip()) for prefix in list(before)[:3]) + (" …" if len(before) > 3 else "")
     warnings = [f"the lines had a prefix, which was stripped: {shown}"]
-    if len(taken) > 1 and len(hosts) > 1:
-        return [*rest, *(line for group in taken.values() for line in (Line(group[0].number, ""), *group))], warnings
-    return order, warnings
+    if not are_hosts:
+        return bare, warnings
+    groups: dict[str | None, list[Line]] = {}
+    for line, (_, match) in zip(bare, stripped, strict=True):
+        groups.setdefault(match["prefix"] if match else None, []).append(line)
+    return [line for group in groups.values() for line in (*group, Line(group[-1].number, ""))], warnings

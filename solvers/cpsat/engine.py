@@ -118,16 +118,17 @@ def _run(wrapper: helper.SolveWrapper, model: Model) -> tuple[helper.CpSolverRes
             done.set()
 
     thread = threading.Thread(target=work, name="cp-sat", daemon=True)
+    thread.start()
     interrupted = False
-    try:
-        thread.start()
-        # An Event and not Thread.join, which with a time limit could return early on 3.11.
-        while not done.wait(POLL_S):
-            pass
-    except KeyboardInterrupt:
-        interrupted = True
-        # Again and again: a search that has only just begun forgets that it was told to stop.
-        while not done.wait(POLL_S):
+    # An Event and not Thread.join, which with a time limit could return early on 3.11.
+    while not done.is_set():
+        try:
+            while not done.wait(POLL_S):
+                if interrupted:
+                    # Again and again: a search that has only just begun forgets that it was told to stop.
+                    wrapper.stop_search()
+        except KeyboardInterrupt:
+            interrupted = True      # a second one must not leave the thread alone with the model
             wrapper.stop_search()
     thread.join()
     result = outcome[0]

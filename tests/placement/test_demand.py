@@ -201,6 +201,11 @@ def test_what_cannot_run_is_refused_with_the_reason(
     assert demand(role, part, choice, job, a100(gpus), C, dataflow(job)) == Refusal(expected)
 
 
+def test_one_sequence_for_every_rank_is_enough() -> None:
+    job = GRPO.replace(batch=Batch(16, 1, 100, 100, 100, 4, 8192))
+    assert cost(ACTOR, Part.TRAIN, train_choice(4), job, a100(4)).times_us[Work.UPDATE_ACTOR] > 0
+
+
 def test_a_choice_of_another_part_is_an_error() -> None:
     with pytest.raises(ValueError, match="no choice for rollout of actor"):
         demand(ACTOR, Part.ROLLOUT, train_choice(1), GRPO, a100(1), C, dataflow(GRPO))

@@ -199,6 +199,13 @@ def test_a_lone_sequence_reads_its_own_experts() -> None:
     assert time.seconds - dense.seconds == pytest.approx(200 * 2 * (9e8 * 8 / 64) / 800e9)
 
 
+def test_sequences_in_turns_read_their_own_experts_each() -> None:
+    # One slot: 99 sequences of 200 tokens, then the last: 20,000 steps that read an eighth.
+    turns = run(workload(), model=EXPERTS, slots=1)
+    dense = run(workload(), model=dataclasses.replace(EXPERTS, experts=0), slots=1)
+    assert turns.seconds - dense.seconds == pytest.approx(20_000 * 2 * (9e8 * 8 / 64) / 800e9)
+
+
 def test_a_large_batch_reads_all_experts() -> None:
     time = run(workload(prompts=1000), model=EXPERTS)
     dense = run(workload(prompts=1000), model=dataclasses.replace(EXPERTS, experts=0))

@@ -163,6 +163,15 @@ def test_fsdp_is_bound_by_a_slow_ring() -> None:
     assert time == Timed(pytest.approx(3.3), "parameter all-gather over 2 GB/s")
 
 
+def test_a_short_batch_is_one_micro_batch_of_a_frozen_role() -> None:
+    # 8 sequences on 4 ranks: one gather of 1.5 s, and a tenth.
+    short = dataclasses.replace(BATCH, prompts=8)
+    choice = FrozenChoice(1, 1, 4, BF16, NONE)
+    role = Role(RoleName.REF, MODEL)
+    time = timing.frozen_forward(role, MODEL, choice, short, hardware(4, ring=2e9), FREE)
+    assert time.seconds == pytest.approx(1.65)
+
+
 def test_tensor_parallelism_pays_two_all_reduces_a_layer() -> None:
     # Megatron, tp 2: compute 1.616 s; 8 micro-batches of 10,000 tokens · 10 layers · 2 all-reduces of 20 MB
     # over a bus of 50 GB/s (2 · 1/2 · 0.4 ms): 64 ms.
@@ -238,6 +247,13 @@ def test_megatron_syncs_gradients_once_an_update() -> None:
     assert slow.bound_by == "gradient sync over 0.1 GB/s"
 
 
+def test_training_pays_four_all_reduces_a_layer() -> None:
+    # tp 2: 6.06 s of compute; 8 micro-batches · 10 layers · 4 all-reduces of 0.4 ms: 128 ms; half of the
+    # state's 80 ms.
+    time = timing.update(actor(MEGATRON), MODEL, train_choice(2), BATCH, hardware(2), FREE)
+    assert time.seconds == pytest.approx(6.06 + 0.128 + 0.04)
+
+
 def test_every_update_fills_its_pipeline_anew() -> None:
     # 2 updates of 40,000 tokens: 4 micro-batches each. pp 2: 6.06 s of compute, and a quarter of it.
     time = timing.update(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
@@ -270,6 +286,8 @@ def test_a_slow_host_binds_what_is_streamed() -> None:
     # 1 GB/s: a forward pass streams 4 GB in each of 8 micro-batches: 32 s against 3.2 s of compute.
     choice, group = train_choice(offload=ALWAYS), hardware(1, host=1e9)
     assert timing.forward(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(32.0), OFFLOAD)
+    # An update streams 2 · 4 + 4 GB in each of 8 micro-batches, and its optimizer 2 · 28 GB.
+    assert timing.update(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(152.0), OFFLOAD)
     # Between uses alone it would be 4 GB there and back.
     between = timing.forward(actor(), MODEL, train_choice(offload=BETWEEN), BATCH, group, C)
     assert between == Timed(pytest.approx(3.232 + 8.0), OFFLOAD)
@@ -318,6 +336,7 @@ def test_sending_fetches_offloaded_weights(offload: Offload, extra: float) -> No
 
 def test_receiving_passes_the_weights_along_the_ring() -> None:
     assert timing.receive(MODEL, hardware(4), C).seconds == pytest.approx(2 / 50 + 0.6)
+    assert timing.receive(MODEL, hardware(2), C).seconds == pytest.approx(2 / 50 + 0.6)
     assert timing.receive(MODEL, hardware(1), C) == Timed(0.6, "fixed cost of the weight sync")
     assert (
         timing.receive(MODEL, hardware(4, ring=1e9), C).bound_by

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from topologies.errors import TopologyError
@@ -242,6 +242,11 @@ def wrong_links(machine: Machine, read: Topology) -> dict[object, str]:
     return wrong
 
 
+FEWER = settings(max_examples=max(1, settings().max_examples // 5))
+"""For tests that run for many damages."""
+
+
+@FEWER
 @pytest.mark.parametrize("damage", LOSSLESS.values(), ids=LOSSLESS.keys())
 @given(machine=machines())
 def test_a_damage_that_loses_nothing_reads_the_same_links(damage: Callable[[str], str | bytes], machine: Machine) -> None:
@@ -365,6 +370,7 @@ LOSSY = {
 THEN: dict[str, Callable[[str], str]] = {"": lambda text: text, ", spaces": expand, ", single spaces": collapse}
 
 
+@FEWER
 @pytest.mark.parametrize("then", THEN.values(), ids=[name or ", tabs" for name in THEN])
 @pytest.mark.parametrize("damage", LOSSY.values(), ids=LOSSY.keys())
 @given(machine=machines(), seed=st.integers(0, 2**32))
