@@ -32,7 +32,9 @@ _EXACT_LINK = re.compile(LINK)
 _EXACT_PEER = re.compile(PEER)
 _GLUED = re.compile(rf"(?:{LINK}|X|N/A)+")
 _GLUED_PART = re.compile(rf"{LINK}|X|N/A")
-_GLUED_TO_VALUE = re.compile(r"((?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|X)*(?:PIX|PXB|PHB|NODE|SYS|SOC|X))(\d[\d,-]*|N/A)")
+_GLUED_TO_VALUE = re.compile(
+    r"((?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|X)*(?:PIX|PXB|PHB|NODE|SYS|SOC|X))(\d[\d,-]*|N/A)"
+)
 _CODE_LIKE = re.compile(r"[A-Z][A-Z0-9]{0,5}")
 _VALUE = re.compile(r"\d{1,5}(?:[,-]\d{1,5})*[,-]?|N/A")
 _COMPLETE = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "CNS", "GNS", "TNS", "N/A")

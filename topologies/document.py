@@ -63,13 +63,17 @@ def to_document(topology: Topology, *, islands: Sequence[Sequence[int]] | None =
         "rows_missing": list(topology.rows_missing),
         "rows_partial_cells_seen": dict(topology.rows_partial_cells_seen),
         "conflict": list(topology.conflict),
-        "extra_column": topology.extra_columns[0] if len(topology.extra_columns) == 1 else list(topology.extra_columns),
+        "extra_column": topology.extra_columns[0]
+        if len(topology.extra_columns) == 1
+        else list(topology.extra_columns),
         "other_columns": topology.other_columns,
         "p2p": _pairs_document(topology.p2p),
         "p2p_kind": topology.p2p_kind,
         **{f"gpus_near_cpu{cpu}": list(gpus) for cpu, gpus in topology.gpus_near_cpu.items()},
     }
-    return document | {name: value for name, value in further.items() if value or name.startswith("gpus_near_cpu")}
+    return document | {
+        name: value for name, value in further.items() if value or name.startswith("gpus_near_cpu")
+    }
 
 
 def error_document(message: str) -> dict[str, Any]:
@@ -165,14 +169,19 @@ def from_document(document: object, *, name: str = "<document>") -> Topology:
         raise reader.error(f"schema is {root.get('schema')!r} instead of {SCHEMA}")
     if root.get("status") == "error":
         raise reader.error(f"it records a source that could not be read: {root.get('error')}")
-    gpus = tuple(reader.gpu(entry, position) for position, entry in enumerate(reader.sequence(root.get("gpus"), "gpus")))
+    gpus = tuple(
+        reader.gpu(entry, position)
+        for position, entry in enumerate(reader.sequence(root.get("gpus"), "gpus"))
+    )
     extra = root.get("extra_column", [])
     near = {int(key[13:]): value for key, value in root.items() if re.fullmatch(r"gpus_near_cpu\d{1,6}", key)}
     known = {*_FIELDS, *(f"gpus_near_cpu{cpu}" for cpu in near)}
     unknown = [key for key in root if key not in known]
     warnings = list(reader.texts(root.get("warnings", []), "warnings"))
     if unknown:
-        warnings.append(f"the document has fields that this version does not know, which were ignored: {', '.join(unknown)[:200]}")
+        warnings.append(
+            f"the document has fields that this version does not know, which were ignored: {', '.join(unknown)[:200]}"
+        )
     try:
         return Topology(
             gpus=gpus,
@@ -191,7 +200,9 @@ def from_document(document: object, *, name: str = "<document>") -> Topology:
             rows_missing=reader.texts(root.get("rows_missing", []), "rows_missing"),
             rows_partial_cells_seen={
                 label: reader.required(count, int, f"rows_partial_cells_seen.{label}")
-                for label, count in reader.mapping(root.get("rows_partial_cells_seen", {}), "rows_partial_cells_seen").items()
+                for label, count in reader.mapping(
+                    root.get("rows_partial_cells_seen", {}), "rows_partial_cells_seen"
+                ).items()
             },
             conflict=reader.texts(root.get("conflict", []), "conflict"),
             extra_columns=reader.texts([extra] if isinstance(extra, str) else extra, "extra_column"),
@@ -199,7 +210,10 @@ def from_document(document: object, *, name: str = "<document>") -> Topology:
             p2p=reader.pairs(root.get("p2p", {}), "p2p"),
             p2p_kind=reader.optional(root.get("p2p_kind"), str, "p2p_kind"),
             gpus_near_cpu={
-                cpu: tuple(reader.required(gpu, int, f"gpus_near_cpu{cpu}") for gpu in reader.sequence(gpus_near, f"gpus_near_cpu{cpu}"))
+                cpu: tuple(
+                    reader.required(gpu, int, f"gpus_near_cpu{cpu}")
+                    for gpu in reader.sequence(gpus_near, f"gpus_near_cpu{cpu}")
+                )
                 for cpu, gpus_near in near.items()
             },
         )
@@ -237,7 +251,9 @@ class _Reader:
         return tuple(self.required(entry, str, path) for entry in self.sequence(value, path))
 
     def codes(self, value: object, path: str) -> dict[str, str]:
-        return {nic: self.required(code, str, f"{path}.{nic}") for nic, code in self.mapping(value, path).items()}
+        return {
+            nic: self.required(code, str, f"{path}.{nic}") for nic, code in self.mapping(value, path).items()
+        }
 
     def index(self, key: str, path: str) -> int:
         if re.fullmatch(r"\d{1,6}", key) is None:
@@ -256,7 +272,9 @@ class _Reader:
     def gpu(self, entry: object, position: int) -> Gpu:
         path = f"gpus[{position}]"
         facts = self.mapping(entry, path)
-        values = {name: self.optional(facts.get(name), kind, f"{path}.{name}") for name, kind in _GPU_FIELDS.items()}
+        values = {
+            name: self.optional(facts.get(name), kind, f"{path}.{name}") for name, kind in _GPU_FIELDS.items()
+        }
         if values["index"] is None:
             raise self.error(f"{path} has no index")
         return Gpu(**values)

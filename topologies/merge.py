@@ -59,15 +59,20 @@ def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
         raise TopologyError(
             f"{name_a} has {len(a.gpus)} GPUs and {name_b} has {len(b.gpus)}: they are not the same machine, or one was cut"
         )
+
     def union(left: Mapping[K, V], right: Mapping[K, V], what: str, word: str = "GPUs {}") -> dict[K, V]:
         for key in left.keys() & right.keys():
             if left[key] != right[key] and left[key] is not None and right[key] is not None:
                 where = word.format("-".join(map(str, key)) if isinstance(key, tuple) else key)
-                raise TopologyError(f"{where}: {what} is {left[key]} in {name_a} but {right[key]} in {name_b}")
+                raise TopologyError(
+                    f"{where}: {what} is {left[key]} in {name_a} but {right[key]} in {name_b}"
+                )
         return {**left, **{key: value for key, value in right.items() if left.get(key) is None}}
 
     gpu_nic = {
-        index: union(a.gpu_nic.get(index, {}), b.gpu_nic.get(index, {}), f"the link to GPU {index}", "column {}")
+        index: union(
+            a.gpu_nic.get(index, {}), b.gpu_nic.get(index, {}), f"the link to GPU {index}", "column {}"
+        )
         for index in sorted({*a.gpu_nic, *b.gpu_nic})
     }
     states_links = a if a.links or not b.links else b

@@ -66,7 +66,9 @@ class _Host:
         try:
             count = nvml.nvmlDeviceGetCount()
         except nvml.NVMLError as error:
-            raise TopologyError(f"the NVIDIA driver does not say how many GPUs this host has ({error})") from None
+            raise TopologyError(
+                f"the NVIDIA driver does not say how many GPUs this host has ({error})"
+            ) from None
         for index in range(count):
             try:
                 self._handles.append(nvml.nvmlDeviceGetHandleByIndex(index))
@@ -85,7 +87,9 @@ class _Host:
             f"the driver does not tell the {what} of GPU {', '.join(map(str, indices))} ({reason})"
             for (what, reason), indices in self._failures.items()
         ]
-        return Topology(gpus, links, format="nvml", warnings=(*self._warnings, *failed), columns=frozenset({"links"}))
+        return Topology(
+            gpus, links, format="nvml", warnings=(*self._warnings, *failed), columns=frozenset({"links"})
+        )
 
     def _ask(self, index: int, what: str, call: Callable[[], T]) -> T | None:
         """Return the answer of *call*; None, and a warning in the end, if there is none."""
@@ -122,11 +126,16 @@ class _Host:
             for j in range(i + 1, len(gpus)):
                 there, back = ends[i][j], ends[j][i]
                 if there and back and there != back:
-                    self._warnings.append(f"GPU {i} has {there} NVLinks to GPU {j}, but GPU {j} has {back} to GPU {i}")
+                    self._warnings.append(
+                        f"GPU {i} has {there} NVLinks to GPU {j}, but GPU {j} has {back} to GPU {i}"
+                    )
                 count = max(there, back) or min(ends[i][None], ends[j][None])
                 if count:
                     links[i, j] = f"NV{count}"
-                elif not self._nvlink_unknown.intersection((i, j)) and (code := self._ancestor(i, j)) is not None:
+                elif (
+                    not self._nvlink_unknown.intersection((i, j))
+                    and (code := self._ancestor(i, j)) is not None
+                ):
                     links[i, j] = code
         return links
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
 from topologies.reading import Reading, listing
-from topologies.smi_blocks import MOST_DEVICES
+from topologies.smi_header import MOST_DEVICES
 from topologies.text import Page
 
 _FIELDS = {
@@ -39,7 +39,10 @@ _UUID = re.compile(r"GPU-[0-9A-Za-z-]+")
 _NAME = re.compile(r"(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN|A100|A10|H100|L40)\b.*", re.IGNORECASE)
 _MEMORY = re.compile(r"(\d{1,9})\s*MiB")
 _NUMBER = re.compile(r"(\d{1,9})\s*(?:MiB)?")
-_NO_ANSWER = re.compile(r"\[?(?:N/A|Not Supported|Not Available|Unknown Error|Insufficient Permissions|GPU is lost|Unknown)\]?", re.I)
+_NO_ANSWER = re.compile(
+    r"\[?(?:N/A|Not Supported|Not Available|Unknown Error|Insufficient Permissions|GPU is lost|Unknown)\]?",
+    re.I,
+)
 _FACT = {"memory_mib": "memory.total", "memory_used_mib": "memory.used", "pci_bus_id": "pci.bus_id"}
 
 
@@ -114,7 +117,9 @@ def _guess(rows: Sequence[Sequence[str]]) -> tuple[str | None, ...]:
     def fitting(pattern: re.Pattern[str]) -> list[int]:
         return [k for k, cells in enumerate(columns) if all(pattern.fullmatch(cell) for cell in cells)]
 
-    take("index", [k for k in fitting(_INDEX) if len(set(columns[k])) == len(rows) and int(columns[k][0]) == 0])
+    take(
+        "index", [k for k in fitting(_INDEX) if len(set(columns[k])) == len(rows) and int(columns[k][0]) == 0]
+    )
     take("name", fitting(_NAME))
     take("uuid", [k for k in fitting(_UUID) if all(len(cell) > 12 for cell in columns[k])])
     take("pci_bus_id", fitting(_BUS_ID))
@@ -130,7 +135,9 @@ def _topology(table: _Table, page: Page) -> Topology:
         named = [_FACT.get(c, c) if c else "?" for c in table.columns]
         warnings.append(f"the query output has no header: its columns were guessed as {', '.join(named)}")
     if "index" not in table.columns:
-        warnings.append("the query output has no index: its rows were taken as GPU 0, 1, 2 … in the order given")
+        warnings.append(
+            "the query output has no index: its rows were taken as GPU 0, 1, 2 … in the order given"
+        )
     facts: dict[int, dict[str, str]] = {}
     for position, row in enumerate(table.rows):
         cells = {column: cell for column, cell in zip(table.columns, row, strict=True) if column is not None}
@@ -155,7 +162,9 @@ def _gpu(index: int, cells: dict[str, str], warnings: list[str]) -> Gpu:
         if not fact.startswith("memory"):
             facts[fact] = cell
         elif (mib := _mib(cell)) is None or (fact == "memory_mib" and mib == 0):
-            warnings.append(f"GPU {index}: {_FACT[fact]} is {cell!r}, which is no memory size; it is left unknown")
+            warnings.append(
+                f"GPU {index}: {_FACT[fact]} is {cell!r}, which is no memory size; it is left unknown"
+            )
         else:
             facts[fact] = mib
     return Gpu(index, **facts)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from topologies import document, query_csv, smi_blocks, smi_cpu, smi_errors, smi_matrix
+from topologies import document, query_csv, smi_cpu, smi_errors, smi_header, smi_matrix
 from topologies.errors import TopologyError
 from topologies.merge import merge
 from topologies.model import Topology
@@ -59,7 +59,9 @@ def read_text(text: str, *, name: str = "<text>", pick: int | None = None) -> To
     if not readings:
         raise smi_errors.find_message(page) or _unrecognised(page)
     readings = _choose(readings, page, pick)
-    merged = merge([r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings])
+    merged = merge(
+        [r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings]
+    )
     return merged.replace(warnings=(*page.warnings, *merged.warnings))
 
 
@@ -79,7 +81,9 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
     matrices = [r for r in readings if r.topology.format.startswith("topo-m")]
     if pick is not None:
         if not 1 <= pick <= len(matrices):
-            raise TopologyError(f"#{pick} was asked for, but the text has {len(matrices)} matrices", where=page.name)
+            raise TopologyError(
+                f"#{pick} was asked for, but the text has {len(matrices)} matrices", where=page.name
+            )
         return [r for r in readings if r not in matrices or r is matrices[pick - 1]]
     for position, second in enumerate(matrices[1:], start=2):
         first = matrices[0]
@@ -95,7 +99,7 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
 
 
 def _unrecognised(page: Page) -> TopologyError:
-    header = next((line.number for line in page.lines if smi_blocks.parse_header(line.text)), None)
+    header = next((line.number for line in page.lines if smi_header.parse_header(line.text)), None)
     if header is not None:
         message = "the matrix has a header but no rows; paste the whole output of `nvidia-smi topo -m`"
         return TopologyError(message, where=page.where(header))

@@ -45,4 +45,6 @@ def listing(names: Sequence[str]) -> str:
 def _follows(a: str, b: str) -> bool:
     """Whether *b* is *a* with the next number."""
     left, right = re.fullmatch(r"(.*?)(\d{1,9})", a, re.DOTALL), re.fullmatch(r"(.*?)(\d{1,9})", b, re.DOTALL)
-    return left is not None and right is not None and left[1] == right[1] and int(right[2]) == int(left[2]) + 1
+    return (
+        left is not None and right is not None and left[1] == right[1] and int(right[2]) == int(left[2]) + 1
+    )

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from topologies import codes
-from topologies.smi_blocks import Column, Kind, Row
+from topologies.smi_blocks import Row
+from topologies.smi_header import Column, Kind
 
 _TAB = 8
 """Tab stops of every terminal, characters."""
@@ -118,18 +119,27 @@ def _words(row: Row) -> list[_Word]:
     return words
 
 
-def _take_links(words: Sequence[_Word], width: int | None) -> tuple[list[str | None], list[_Word], tuple[str, ...]]:
+def _take_links(
+    words: Sequence[_Word], width: int | None
+) -> tuple[list[str | None], list[_Word], tuple[str, ...]]:
     """Return the leading link cells, at most *width*, the other words, and what had to be split."""
     links: list[str | None] = []
     glued: list[str] = []
-    last_code = max((k for k, word in enumerate(words) if codes.is_link(word.text) or word.text in codes.SELF), default=-1)
+    last_code = max(
+        (k for k, word in enumerate(words) if codes.is_link(word.text) or word.text in codes.SELF), default=-1
+    )
     for number, word in enumerate(words):
         if width is not None and len(links) >= width:
             return links, list(words[number:]), tuple(glued)
         text = word.text.rstrip(".")
         if text in ("…", "") and word.text:  # an elided cell
             links.append(codes.LEFT_OUT)
-        elif codes.is_link(text) or text in codes.SELF or codes.is_peer_state(text) or (width is not None and text == codes.NOT_AVAILABLE):
+        elif (
+            codes.is_link(text)
+            or text in codes.SELF
+            or codes.is_peer_state(text)
+            or (width is not None and text == codes.NOT_AVAILABLE)
+        ):
             links.append(text)
         elif parts := codes.unglue(text):
             glued.append(text)
@@ -145,7 +155,9 @@ def _take_links(words: Sequence[_Word], width: int | None) -> tuple[list[str | N
             links.append(None)
         elif width is not None and codes.may_be_code(text) and not codes.is_cut_code(text):
             links.append(text)
-        elif width is not None and number < last_code:  # no code, but codes follow: a cell that cannot be read
+        elif (
+            width is not None and number < last_code
+        ):  # no code, but codes follow: a cell that cannot be read
             links.append(None)
         else:
             return links, list(words[number:]), tuple(glued)
@@ -188,10 +200,15 @@ def _by_layout(
         return blank, tuple(word.text for word in rest)
     if len(rest) >= len(tail):
         return _by_position([word.text for word in rest], tail)
-    if not row.has_layout or not re.search(r"\S  ", row.body.strip()):  # the second: one space between all cells
+    if not row.has_layout or not re.search(
+        r"\S  ", row.body.strip()
+    ):  # the second: one space between all cells
         return blank, tuple(word.text for word in rest)
-    if (tabbed := _tab_fields(row, words, rest)) is not None:
-        return _by_position(tabbed, tail)
+    cells = [word for word in words if word.start < rest[0].start]
+    if cells and all(word.start % _TAB == (1 if word.text in codes.SELF else 0) for word in cells):
+        if any(word.start % _TAB for word in rest):  # a tab got lost
+            return blank, tuple(word.text for word in rest)
+        return _by_position(_tab_fields(cells[-1], rest), tail)
     unplaced = []
     for word in rest:
         under = [c for c in tail if c.start - 2 <= word.start <= c.start + len(c.name)]
@@ -202,13 +219,10 @@ def _by_layout(
     return blank, tuple(unplaced)
 
 
-def _tab_fields(row: Row, words: Sequence[_Word], rest: Sequence[_Word]) -> list[str] | None:
-    """Return *rest* as the tab fields they were, blank ones included; None when the row does not stand on tab stops."""
-    if any(word.start % _TAB != (1 if word.text in codes.SELF else 0) for word in words if word.start <= rest[-1].start):
-        return None
-    before = [word for word in words if word.start < rest[0].start]
-    stop = (before[-1].end if before else row.offset) // _TAB
+def _tab_fields(before: _Word, rest: Sequence[_Word]) -> list[str]:
+    """Return *rest*, whose words stand on tab stops, as the tab fields they were after *before*, blank ones included."""
     fields: list[str] = []
+    stop = before.end // _TAB
     for word in rest:
         fields += [""] * (word.start // _TAB - stop - 1) + [word.text]
         stop = word.end // _TAB

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from topologies import codes
 from topologies.errors import TopologyError
 from topologies.reading import listing
-from topologies.smi_blocks import TITLES, Block, Column, Kind, is_gpu_label
+from topologies.smi_blocks import Block
 from topologies.smi_cells import count_codes, read_cells
+from topologies.smi_header import TITLES, Column, Kind, is_gpu_label
 from topologies.text import Page
 
 
@@ -79,7 +80,9 @@ def find_columns(page: Page, block: Block) -> Columns:
     devices = labels if len(labels) == widest else gpus
     unnamed = max(0, widest - len(devices))
     if named:
-        why = f"the header names only {listing(named)}: columns were inferred from the rows and the X positions"
+        why = (
+            f"the header names only {listing(named)}: columns were inferred from the rows and the X positions"
+        )
     else:
         tail = _guessed_tail(block, widest)
         why = (
@@ -99,15 +102,26 @@ def _named_devices(block: Block, labels: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         c.name
         for k, c in enumerate(block.columns)
-        if c.kind in (Kind.DEVICE, Kind.ELIDED) or (c.kind is Kind.OTHER and (k < last_device or c.name in labels))
+        if c.kind in (Kind.DEVICE, Kind.ELIDED)
+        or (c.kind is Kind.OTHER and (k < last_device or c.name in labels))
     )
 
 
 def _glued_titles(block: Block) -> tuple[str, ...]:
     """Return a warning for each pair of titles without a gap."""
     pairs = zip(block.columns, block.columns[1:], strict=False)
-    glued = [a.name + b.name for a, b in pairs if b.start == a.start + len(a.name) and a.name + b.name in block.header_text]
-    return (f"the column titles {listing([repr(name) for name in glued])} were glued together and have been split",) if glued else ()
+    glued = [
+        a.name + b.name
+        for a, b in pairs
+        if b.start == a.start + len(a.name) and a.name + b.name in block.header_text
+    ]
+    return (
+        (
+            f"the column titles {listing([repr(name) for name in glued])} were glued together and have been split",
+        )
+        if glued
+        else ()
+    )
 
 
 def _misfit(block: Block, columns: Sequence[str]) -> bool:
@@ -125,7 +139,9 @@ def _guessed_tail(block: Block, width: int) -> tuple[Column, ...]:
     found = 0
     for row in block.rows:
         if is_gpu_label(row.label):
-            values = [word for word in row.body.split()[min(width, count_codes(row)) :] if codes.is_value(word)]
+            values = [
+                word for word in row.body.split()[min(width, count_codes(row)) :] if codes.is_value(word)
+            ]
             found = max(found, len(values))
     kinds = (Kind.CPU_AFFINITY, Kind.NUMA, Kind.GPU_NUMA_ID)[:found]
     return tuple(Column(TITLES[kind], kind, 0) for kind in kinds)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from topologies.model import Gpu, Topology
 from topologies.reading import Reading
-from topologies.smi_blocks import MOST_DEVICES
+from topologies.smi_header import MOST_DEVICES
 from topologies.text import Page
 
 _ANSWER = re.compile(r"GPUs?\b.{0,40}\baffinity with CPU\s*#?(\d{1,5})\b[^:\d]*:?\s*(.*)", re.IGNORECASE)
@@ -38,7 +38,9 @@ def read(page: Page) -> Iterator[Reading]:
             Topology(
                 tuple(Gpu(index) for index in range(near[-1] + 1)),
                 format="topo-c",
-                warnings=(f"`topo -c` names only the GPUs near CPU {match[1]}: links, memory and further GPUs are unknown",),
+                warnings=(
+                    f"`topo -c` names only the GPUs near CPU {match[1]}: links, memory and further GPUs are unknown",
+                ),
                 gpus_near_cpu={int(match[1]): near},
             ),
         )

@@ -28,16 +28,31 @@ _MESSAGES = (
         r"Unable to de(?:termine|tect) the device handle for (?:GPU|gpu)\s?[\w:.]+.*",
         "a GPU is lost (it does not answer): reset or reboot the host, then run `nvidia-smi topo -m` again",
     ),
-    (r"GPU is lost.*", "a GPU is lost (it does not answer): reset or reboot the host, then run `nvidia-smi topo -m` again"),
-    (r"No devices were found", "the driver finds no GPU: check `lspci`, and which devices the container was given"),
+    (
+        r"GPU is lost.*",
+        "a GPU is lost (it does not answer): reset or reboot the host, then run `nvidia-smi topo -m` again",
+    ),
+    (
+        r"No devices were found",
+        "the driver finds no GPU: check `lspci`, and which devices the container was given",
+    ),
     (
         r"Failed to initialize NVML: Driver/library version mismatch",
         "driver and library have different versions: reload the driver or reboot, then run `nvidia-smi topo -m` again",
     ),
-    (r"Failed to initialize NVML.*", "the driver does not answer: check that it is loaded and that you may use it"),
-    (r"nvidia-smi: (?:command )?not found|command not found: nvidia-smi", "nvidia-smi is not installed on that host"),
+    (
+        r"Failed to initialize NVML.*",
+        "the driver does not answer: check that it is loaded and that you may use it",
+    ),
+    (
+        r"nvidia-smi: (?:command )?not found|command not found: nvidia-smi",
+        "nvidia-smi is not installed on that host",
+    ),
     (r"Insufficient Permissions", "nvidia-smi was refused: run it with the rights to see all GPUs"),
-    (r"ERROR: .*|Invalid combination of input arguments.*", "nvidia-smi was called wrongly: run `nvidia-smi topo -m`"),
+    (
+        r"ERROR: .*|Invalid combination of input arguments.*",
+        "nvidia-smi was called wrongly: run `nvidia-smi topo -m`",
+    ),
 )
 _LONGEST = 200
 _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), remedy) for pattern, remedy in _MESSAGES)

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from topologies import codes
 from topologies.errors import TopologyError
 from topologies.reading import listing
-from topologies.smi_blocks import TITLES, Block, Kind, gpu_index, is_gpu_label
+from topologies.smi_blocks import Block
 from topologies.smi_cells import Cells, read_cells
 from topologies.smi_columns import Columns, find_columns
+from topologies.smi_header import TITLES, Kind, gpu_index, is_gpu_label
 from topologies.text import Page
 
 
@@ -94,20 +95,29 @@ class _Reader:
         self._drop_contradictions()
         self._drop_cut_value()
         return Grid(
-            self.columns, self.cells, self.values, self.partial, tuple(self.conflicts), tuple(dict.fromkeys(self.warnings))
+            self.columns,
+            self.cells,
+            self.values,
+            self.partial,
+            tuple(self.conflicts),
+            tuple(dict.fromkeys(self.warnings)),
         )
 
     def _error(self, message: str, line: int | None = None) -> TopologyError:
         return TopologyError(message, where=self.page.where(line or self.block.first_line))
 
     def _refuse_foreign(self, rows: Sequence[Cells]) -> None:
-        stated = [code for cells in rows for code in cells.links if code is not None and code not in codes.SELF]
+        stated = [
+            code for cells in rows for code in cells.links if code is not None and code not in codes.SELF
+        ]
         if stated and all(code == codes.NOT_AVAILABLE for code in stated):
             raise self._error(
                 "every cell is N/A: the matrix has no link information; run `nvidia-smi topo -m` on the host itself"
             )
         labels = [row.label for row in self.block.rows]
-        foreign = next((label for label in labels if is_gpu_label(label) and not label.startswith("GPU")), None)
+        foreign = next(
+            (label for label in labels if is_gpu_label(label) and not label.startswith("GPU")), None
+        )
         if foreign is not None:
             vendor = foreign.rstrip("0123456789")
             raise self._error(
@@ -122,7 +132,9 @@ class _Reader:
         if glued:
             words = dict.fromkeys(word for cells in glued for word in cells.glued)
             where = listing([cells.row.label for cells in glued])
-            self.warnings.append(f"cells were glued together and have been split: {listing(list(words))} (row {where})")
+            self.warnings.append(
+                f"cells were glued together and have been split: {listing(list(words))} (row {where})"
+            )
 
     def _without_repetitions(self, rows: Iterable[Cells]) -> Iterator[Cells]:
         seen: dict[str, Cells] = {}
@@ -156,7 +168,9 @@ class _Reader:
                 self.warnings.append(f"row {label} has cells that are blank, N/A or cannot be read")
             elif code not in codes.SELF and code != codes.LEFT_OUT:
                 self.cells[label, column] = code
-        may_be_cut = cells.row.is_last and not cells.rest and cells.cut is None and (count < width or self.page.is_cut)
+        may_be_cut = (
+            cells.row.is_last and not cells.rest and cells.cut is None and (count < width or self.page.is_cut)
+        )
         if may_be_cut and 0 < count <= len(self.columns.devices):
             self.unsure = (label, self.columns.devices[count - 1])
         if is_gpu_label(label):
@@ -220,7 +234,9 @@ class _Reader:
             short = [label for label in (row, column) if label in self.partial and label not in ended]
             if len(short) == 1:
                 shifted.update(short)
-                self.warnings.append(f"row {short[0]} is short and contradicts other rows, so its cells were not used")
+                self.warnings.append(
+                    f"row {short[0]} is short and contradicts other rows, so its cells were not used"
+                )
         dropped: set[tuple[str, str]] = set()
         for row, column in contradictions:
             if row not in shifted and column not in shifted:
@@ -230,13 +246,21 @@ class _Reader:
                     f"row {row} says {self.cells[row, column]} for {column}, but row {column} says "
                     f"{self.cells[column, row]} for {row}, so the link is left unknown"
                 )
-        self.cells = {key: code for key, code in self.cells.items() if key[0] not in shifted and key not in dropped}
+        self.cells = {
+            key: code for key, code in self.cells.items() if key[0] not in shifted and key not in dropped
+        }
 
     def _drop_cut_value(self) -> None:
         """Drop the last affinity value of a text that ends within it."""
         last = self.block.rows[-1]
         kinds = [column.kind for column in self.columns.tail if column.kind in TITLES]
-        if not self.page.is_cut or not last.is_last or last.label not in self.values or last.label in self.partial or not kinds:
+        if (
+            not self.page.is_cut
+            or not last.is_last
+            or last.label not in self.values
+            or last.label in self.partial
+            or not kinds
+        ):
             return
         values = self.values[last.label]
         others = [v for label, v in self.values.items() if label != last.label]

@@ -16,9 +16,10 @@ from topologies import codes
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Pair, Topology
 from topologies.reading import Reading, listing
-from topologies.smi_blocks import MOST_DEVICES, TITLES, Block, Kind, find_blocks, gpu_index, is_gpu_label
+from topologies.smi_blocks import Block, find_blocks
 from topologies.smi_columns import ELIDED
 from topologies.smi_grid import Grid, read_grid
+from topologies.smi_header import MOST_DEVICES, TITLES, Kind, gpu_index, is_gpu_label
 from topologies.text import Page
 
 _MATRIX_COMMAND = re.compile(r"topo\s+(?:-mp|--matrix-pci|-m|--matrix)\b")
@@ -48,7 +49,9 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
         warnings.append(f"{what} are unknown between some of {listing([gpus[g] for g in unknown])}")
     is_known = codes.is_peer_state if is_peer else codes.is_known_link
     if odd := sorted({code for code in pairs.values() if not is_known(code)}):
-        warnings.append(f"unknown code {listing(odd)}: no hardware has such a link, so nothing is known of its speed")
+        warnings.append(
+            f"unknown code {listing(odd)}: no hardware has such a link, so nothing is known of its speed"
+        )
     if is_peer:
         return Topology(
             tuple(Gpu(index) for index in range(len(gpus))),
@@ -94,7 +97,9 @@ def _gpu(index: int, values: Mapping[Kind, str | None], kinds: Sequence[Kind]) -
 
 def _gpu_labels(page: Page, block: Block, grid: Grid, warnings: list[str]) -> list[str]:
     """Return the labels of all GPUs from 0 to the highest that a row or column names."""
-    named = {gpu_index(n): n for n in (*(r.label for r in block.rows), *grid.columns.devices) if is_gpu_label(n)}
+    named = {
+        gpu_index(n): n for n in (*(r.label for r in block.rows), *grid.columns.devices) if is_gpu_label(n)
+    }
     count = max(named) + 1
     if count > MOST_DEVICES:
         raise TopologyError(f"{named[count - 1]} is no GPU of one host", where=page.where(block.first_line))
@@ -108,7 +113,9 @@ def _others(block: Block, grid: Grid, rows: set[str], warnings: list[str]) -> li
     """Return the columns that nvidia-smi does not print, and warn of whatever is ignored."""
     devices = [n for n in grid.columns.devices if not is_gpu_label(n) and not _is_nic(n) and n not in ELIDED]
     with_row = [name for name in devices if name in rows]
-    extra = [column.name for column in block.columns if column.kind is Kind.OTHER and column.name not in with_row]
+    extra = [
+        column.name for column in block.columns if column.kind is Kind.OTHER and column.name not in with_row
+    ]
     if with_row:
         warnings.append(f"device {listing(with_row)} is no GPU and no NIC, so it was ignored")
     if extra:
@@ -156,7 +163,9 @@ def _unknown(pairs: Mapping[Pair, str], count: int) -> list[int]:
 
 def _narrow_bonds(pairs: Mapping[Pair, str], count: int) -> list[str]:
     """Return a warning if NVLink joins all GPUs and some are joined by fewer links than the others: links are down."""
-    joined = [(pair, int(code[2:])) for pair, code in pairs.items() if code.startswith("NV") and codes.is_link(code)]
+    joined = [
+        (pair, int(code[2:])) for pair, code in pairs.items() if code.startswith("NV") and codes.is_link(code)
+    ]
     if count < 3 or len(joined) < count * (count - 1) // 2:
         return []
     widths = [0] * count
@@ -167,7 +176,9 @@ def _narrow_bonds(pairs: Mapping[Pair, str], count: int) -> list[str]:
     if not narrow:
         return []
     bonds = f"NV{min(widths)} against NV{max(widths)}"
-    return [f"the NVLink bonds of {listing(narrow)} are narrower than the others' ({bonds}): links may be down"]
+    return [
+        f"the NVLink bonds of {listing(narrow)} are narrower than the others' ({bonds}): links may be down"
+    ]
 
 
 def _format(block: Block) -> str:
@@ -178,4 +189,3 @@ def _format(block: Block) -> str:
 def _peer_kind(block: Block) -> str:
     kinds = [m[1] for text in block.above for m in _PEER_KIND.finditer(text)]
     return kinds[-1] if kinds else "unknown"
-

@@ -40,7 +40,9 @@ def load(source: str, *, stdin: BinaryIO | None = None) -> Topology:
         If there is no such source, or it cannot be read, or joined sources contradict each other.
     """
     if not source:
-        raise TopologyError("no topology is named: give a file, - for standard input, live, or the name of a shipped machine")
+        raise TopologyError(
+            "no topology is named: give a file, - for standard input, live, or the name of a shipped machine"
+        )
     parts = [source] if _exists(source) else source.split("+")
     if len(parts) == 1:
         return _load_one(source, stdin)
@@ -76,7 +78,9 @@ def _load_named(source: str, stdin: BinaryIO | None, pick: int | None) -> Topolo
     if _exists(source):
         return read_bytes(_file(source), name=source, pick=pick)
     if os.sep in source or re.search(r"\.\w{1,5}$", source):
-        raise TopologyError("there is no such file; `placement catalog machines` lists the shipped machines", where=source)
+        raise TopologyError(
+            "there is no such file; `placement catalog machines` lists the shipped machines", where=source
+        )
     from topologies.catalog import machine_text
 
     return read_text(machine_text(source), name=source, pick=pick)

@@ -28,7 +28,10 @@ _ESCAPES = re.compile(
 )
 _SPACES = str.maketrans(
     {
-        **dict.fromkeys("\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+        **dict.fromkeys(
+            "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
+            " ",
+        ),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff"),
         "\x0b": "\n",
         "\x0c": "\n",
@@ -37,7 +40,9 @@ _SPACES = str.maketrans(
         "\u2029": "\n",
     }
 )
-_LITERAL = re.compile(rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[\d;]*m| )*(?:{codes.DEVICE})|(?:{codes.DEVICE})\\t", re.IGNORECASE)
+_LITERAL = re.compile(
+    rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[\d;]*m| )*(?:{codes.DEVICE})|(?:{codes.DEVICE})\\t", re.IGNORECASE
+)
 _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7]{3})|([tnre\"'\\]))")
 _LITERAL_LETTERS = {"t": "\t", "n": "\n", "r": "", "e": "\x1b"}
 
@@ -137,7 +142,9 @@ def _refuse_binary(text: str, name: str) -> None:
     sample = text[:65536]
     strange = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\x0b\x0c\x1b\b") for c in sample)
     if "\0" in text or strange * 20 > len(sample):
-        raise TopologyError("binary data, not text; give the text that `nvidia-smi topo -m` prints", where=name)
+        raise TopologyError(
+            "binary data, not text; give the text that `nvidia-smi topo -m` prints", where=name
+        )
 
 
 def _decode_escape(match: re.Match[str]) -> str:
@@ -167,9 +174,13 @@ def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
     shapes = {re.escape(p) if are_hosts else r"\d+".join(map(re.escape, re.split(r"\d+", p))) for p in before}
     if not 0 < len(shapes) <= _MOST_PREFIXES:
         return lines, []
-    pattern = re.compile(rf"(?P<prefix>{'|'.join(sorted(shapes, key=len, reverse=True))})(?: *\| ?(?![^|]*\|)| )?")
+    pattern = re.compile(
+        rf"(?P<prefix>{'|'.join(sorted(shapes, key=len, reverse=True))})(?: *\| ?(?![^|]*\|)| )?"
+    )
     stripped = [(line, pattern.match(line.text)) for line in lines]
-    bare = [line if match is None else Line(line.number, line.text[match.end() :]) for line, match in stripped]
+    bare = [
+        line if match is None else Line(line.number, line.text[match.end() :]) for line, match in stripped
+    ]
     if sum(match is not None for _, match in stripped) < 2:
         return lines, []
     shown = ", ".join(repr(prefix.strip()) for prefix in list(before)[:3]) + (" …" if len(before) > 3 else "")

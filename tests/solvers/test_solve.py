@@ -203,19 +203,6 @@ def test_ctrl_c_returns_the_best_answer(solver, known):
     assert child.returncode == 0
 
 
-def test_ctrl_c_while_cpsat_runs():
-    """The signal comes when CP-SAT reports its first answer (greedy's came before, from this very thread)."""
-    pressed: list[int] = []
-
-    def press(value: int, bound: int) -> None:
-        if threading.current_thread() is not threading.main_thread() and not pressed:
-            pressed.append(value)
-            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-    result = cpsat.solve(hard(), Options(on_incumbent=press))
-    assert (result.status, result.interrupted) == (Status.FEASIBLE, True)
-
-
 def test_ctrl_c_while_the_oracle_runs(monkeypatch):
     """The best answer so far stays."""
     def press(*_: object) -> None:

@@ -15,7 +15,9 @@ from topologies.model import Gpu, Topology
 from topologies.read import read_text
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
-TRICKY = st.sampled_from(("on", "no", "10:00.0", "0x10", "1e3", "2024-01-01", "null", "~", "0", "007", "true", "- a", "# b"))
+TRICKY = st.sampled_from(
+    ("on", "no", "10:00.0", "0x10", "1e3", "2024-01-01", "null", "~", "0", "007", "true", "- a", "# b")
+)
 
 
 @st.composite
@@ -24,7 +26,18 @@ def topologies(draw: st.DrawFn) -> Topology:
     text = st.none() | WORDS | TRICKY
     size = st.none() | st.integers(1, 10**6)
     gpus = tuple(
-        Gpu(k, draw(text), draw(text), draw(text), draw(text), draw(size), draw(size), draw(text), draw(text), draw(text))
+        Gpu(
+            k,
+            draw(text),
+            draw(text),
+            draw(text),
+            draw(text),
+            draw(size),
+            draw(size),
+            draw(text),
+            draw(text),
+            draw(text),
+        )
         for k in range(count)
     )
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
@@ -47,7 +60,9 @@ def topologies(draw: st.DrawFn) -> Topology:
         draw(st.integers(0, 5)),
         draw(some_pairs),
         draw(text),
-        draw(st.dictionaries(st.integers(0, 999), st.lists(st.integers(0, count - 1)).map(tuple), max_size=2)),
+        draw(
+            st.dictionaries(st.integers(0, 999), st.lists(st.integers(0, count - 1)).map(tuple), max_size=2)
+        ),
     )
 
 
@@ -56,11 +71,15 @@ def test_what_is_written_reads_back_the_same(topology: Topology) -> None:
     document = to_document(topology, islands=[(0,)])
     assert from_document(document) == topology
     assert read_text(json.dumps(document, indent=1)) == topology
-    assert read_text("# a machine\n" + yaml.safe_dump(document, sort_keys=False, allow_unicode=True)) == topology
+    assert (
+        read_text("# a machine\n" + yaml.safe_dump(document, sort_keys=False, allow_unicode=True)) == topology
+    )
 
 
 def test_the_minimum_is_there_even_if_nothing_is_known() -> None:
-    gpu = dict.fromkeys(("host", "name", "uuid", "pci_bus_id", "memory_mib", "cpu_affinity", "numa", "gpu_numa_id"))
+    gpu = dict.fromkeys(
+        ("host", "name", "uuid", "pci_bus_id", "memory_mib", "cpu_affinity", "numa", "gpu_numa_id")
+    )
     assert to_document(Topology((Gpu(0),)), islands=[[0]]) == {
         "schema": SCHEMA, "status": "ok", "format": "topo-m", "warnings": [], "gpus": [{"index": 0, **gpu}], "links": {},
         "links_complete": True, "nics": {}, "gpu_nic": {}, "islands": [[0]],
@@ -68,7 +87,9 @@ def test_the_minimum_is_there_even_if_nothing_is_known() -> None:
 
 
 def test_fields_follow_the_text() -> None:
-    document = to_document(read_text("GPU0 GPU1 NIC0 CPU Affinity\nGPU0 X NV4 PIX 0-3\nGPU1 NV4 X SYS 4-7\n"), islands=[[0, 1]])
+    document = to_document(
+        read_text("GPU0 GPU1 NIC0 CPU Affinity\nGPU0 X NV4 PIX 0-3\nGPU1 NV4 X SYS 4-7\n"), islands=[[0, 1]]
+    )
     assert document["status"] == "warn"
     assert document["links"] == {"0-1": "NV4"}
     assert document["gpu_nic"] == {"0": {"NIC0": "PIX"}, "1": {"NIC0": "SYS"}}
@@ -83,7 +104,10 @@ def test_gpus_near_a_cpu_are_named_by_cpu() -> None:
     document = to_document(topology)
     assert document["gpus_near_cpu48"] == [4, 5]
     assert (document["format"], document["status"], len(document["gpus"])) == ("topo-c", "warn", 6)
-    for nothing in ("GPUs with an affinity with CPU 48:\nnone\n", "GPUs with an affinity with CPU 48:\n4096\n"):
+    for nothing in (
+        "GPUs with an affinity with CPU 48:\nnone\n",
+        "GPUs with an affinity with CPU 48:\n4096\n",
+    ):
         with pytest.raises(TopologyError):
             read_text(nothing)
 
@@ -97,7 +121,9 @@ HEAD = f"schema: {SCHEMA}\n"
         pytest.param(HEAD, "gpus must be a list, not 'None'", id="no gpus"),
         pytest.param(HEAD + "gpus: []\n", "at least one GPU", id="0 gpus"),
         pytest.param(HEAD + "gpus: [{index: 0}, {index: 2}]\n", "position 1 holds GPU 2", id="gap"),
-        pytest.param(HEAD + "gpus: [{index: on}]\n", "gpus[0].index must be a whole number, not 'on'", id="index"),
+        pytest.param(
+            HEAD + "gpus: [{index: on}]\n", "gpus[0].index must be a whole number, not 'on'", id="index"
+        ),
         pytest.param(HEAD + "gpus: [{index: true}]\n", "gpus[0].index must be a whole number", id="boolean"),
         pytest.param(HEAD + "gpus: [{}]\n", "gpus[0] has no index", id="no index"),
         pytest.param(HEAD + "gpus: [{index: 0}]\nlinks: {0-x: NV1}\n", "'0-x' is no pair", id="pair"),

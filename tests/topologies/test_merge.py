@@ -46,15 +46,26 @@ def test_used_memory_changes_with_time_so_the_first_source_counts() -> None:
 
 
 def test_bus_ids_may_be_written_in_two_ways() -> None:
-    assert merge([one(pci_bus_id="00000000:0A:00.0"), one(pci_bus_id="0000:0a:00.0")]).gpus[0].pci_bus_id == "00000000:0A:00.0"
+    assert (
+        merge([one(pci_bus_id="00000000:0A:00.0"), one(pci_bus_id="0000:0a:00.0")]).gpus[0].pci_bus_id
+        == "00000000:0A:00.0"
+    )
 
 
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        pytest.param(Topology((Gpu(0),)), "source 1 (topo-m) has 2 GPUs and source 2 (topo-m) has 1", id="GPU count"),
-        pytest.param(TWO.replace(links={(0, 1): "SYS"}), "GPUs 0-1: the link is NV4 in source 1 (topo-m) but SYS in", id="link"),
-        pytest.param(TWO.replace(gpu_nic={0: {"NIC0": "SYS"}}), "column NIC0: the link to GPU 0 is PIX", id="NIC link"),
+        pytest.param(
+            Topology((Gpu(0),)), "source 1 (topo-m) has 2 GPUs and source 2 (topo-m) has 1", id="GPU count"
+        ),
+        pytest.param(
+            TWO.replace(links={(0, 1): "SYS"}),
+            "GPUs 0-1: the link is NV4 in source 1 (topo-m) but SYS in",
+            id="link",
+        ),
+        pytest.param(
+            TWO.replace(gpu_nic={0: {"NIC0": "SYS"}}), "column NIC0: the link to GPU 0 is PIX", id="NIC link"
+        ),
     ],
 )
 def test_contradictions_name_both_sources(other: Topology, words: str) -> None:
@@ -69,7 +80,11 @@ def test_three_sources_add_up() -> None:
     peers = Topology((Gpu(0), Gpu(1)), format="p2p", p2p={(0, 1): "OK"}, p2p_kind="r", warnings=("odd",))
     merged = merge([names, TWO.replace(nics={"NIC0": "mlx5_0"}), peers])
     assert merged == TWO.replace(
-        gpus=(Gpu(0, name="NVIDIA L4"), Gpu(1)), nics={"NIC0": "mlx5_0"}, p2p={(0, 1): "OK"}, p2p_kind="r", warnings=("odd",)
+        gpus=(Gpu(0, name="NVIDIA L4"), Gpu(1)),
+        nics={"NIC0": "mlx5_0"},
+        p2p={(0, 1): "OK"},
+        p2p_kind="r",
+        warnings=("odd",),
     )
 
 

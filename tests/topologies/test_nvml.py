@@ -24,7 +24,12 @@ class Driver:
     Calls in *broken* (name without prefix, GPU) raise the error given.
     """
 
-    def __init__(self, count: int, levels: dict[tuple[int, int], int], nvlinks: dict[int, list[str | None]] | None = None) -> None:
+    def __init__(
+        self,
+        count: int,
+        levels: dict[tuple[int, int], int],
+        nvlinks: dict[int, list[str | None]] | None = None,
+    ) -> None:
         self.count, self.levels, self.nvlinks = count, levels, nvlinks
         self.broken: dict[tuple[str, int], int] = {}
 
@@ -48,7 +53,10 @@ class Driver:
         answer("DeviceGetMemoryInfo", lambda gpu: SimpleNamespace(total=81920 * 2**20, used=5 * 2**20))
         answer("DeviceGetTopologyCommonAncestor", lambda a, b: self.levels[min(a, b), max(a, b)])
         answer("DeviceGetNvLinkState", self._state)
-        answer("DeviceGetNvLinkRemotePciInfo", lambda gpu, link: SimpleNamespace(busId=(self.nvlinks or {})[gpu][link]))
+        answer(
+            "DeviceGetNvLinkRemotePciInfo",
+            lambda gpu, link: SimpleNamespace(busId=(self.nvlinks or {})[gpu][link]),
+        )
 
     def _state(self, gpu: int, link: int) -> int:
         if self.nvlinks is None:
@@ -75,7 +83,14 @@ def test_pcie_levels_have_the_names_of_the_matrix(monkeypatch: pytest.MonkeyPatc
     """Four GPUs without NVLink: 0 and 1 on a switch, 2 behind two, 3 on the other socket."""
     levels = {(0, 1): 10, (0, 2): 20, (1, 2): 30, (0, 3): 40, (1, 3): 50, (2, 3): 0}
     topology = read(Driver(4, levels), monkeypatch)
-    assert topology.links == {(0, 1): "PIX", (0, 2): "PXB", (0, 3): "NODE", (1, 2): "PHB", (1, 3): "SYS", (2, 3): "PIX"}
+    assert topology.links == {
+        (0, 1): "PIX",
+        (0, 2): "PXB",
+        (0, 3): "NODE",
+        (1, 2): "PHB",
+        (1, 3): "SYS",
+        (2, 3): "PIX",
+    }
     assert topology.warnings == ()
     gpu = topology.gpus[0]
     assert (gpu.name, gpu.uuid, gpu.pci_bus_id) == ("NVIDIA A100-SXM4-80GB", "GPU-0", "00000000:07:00.0")

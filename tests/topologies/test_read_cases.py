@@ -67,7 +67,11 @@ def test_case(case: dict[str, Any], source: Path) -> None:
         return
     expected = {name: value for name, value in case.items() if name not in ABOUT_THE_CASE}
     found: dict[str, Any] = {name: document[name] for name in FACTS if document.get(name)}
-    found |= {"format": document["format"], "gpus": len(document["gpus"]), "links_complete": document["links_complete"]}
+    found |= {
+        "format": document["format"],
+        "gpus": len(document["gpus"]),
+        "links_complete": document["links_complete"],
+    }
     found |= {"links": document["links"]}
     for name in PER_GPU:
         if name in document.get("columns", ()):

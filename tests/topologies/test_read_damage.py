@@ -61,7 +61,9 @@ class Machine:
     @property
     def gpu_nic(self) -> dict[int, dict[str, str]]:
         return {
-            g: {nic: self.codes[g, self.gpus + k] for k, nic in enumerate(self.nics)} for g in range(self.gpus) if self.nics
+            g: {nic: self.codes[g, self.gpus + k] for k, nic in enumerate(self.nics)}
+            for g in range(self.gpus)
+            if self.nics
         }
 
     def text(self) -> str:
@@ -114,7 +116,9 @@ def prefix(word: str) -> Callable[[str], str]:
 
 def count_lines(text: str) -> str:
     """Put a time that goes on before every line."""
-    return "".join(f"[11:{n // 60:02}:{n % 60:02}] {line}\n" for n, line in enumerate(text.rstrip("\n").split("\n")))
+    return "".join(
+        f"[11:{n // 60:02}:{n % 60:02}] {line}\n" for n, line in enumerate(text.rstrip("\n").split("\n"))
+    )
 
 
 def wrap(width: int) -> Callable[[str], str]:
@@ -148,7 +152,10 @@ def markdown(text: str) -> str:
     """Make a Markdown table of the matrix."""
     rows = [line.split("\t") for line in text.split("\n") if "\t" in line]
     width = len(rows[0])
-    lines = ["| " + " | ".join(cell.strip() for cell in (row + [""] * width)[: max(width, len(row))]) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(cell.strip() for cell in (row + [""] * width)[: max(width, len(row))]) + " |"
+        for row in rows
+    ]
     lines.insert(1, "|" + "---|" * width)
     return "\n".join(lines) + "\n"
 
@@ -235,7 +242,9 @@ def read_any(text: str | bytes) -> Topology:
 
 def wrong_links(machine: Machine, read: Topology) -> dict[object, str]:
     """Return what *read* states about links and the machine does not have."""
-    wrong: dict[object, str] = {pair: code for pair, code in read.links.items() if machine.links.get(pair) != code}
+    wrong: dict[object, str] = {
+        pair: code for pair, code in read.links.items() if machine.links.get(pair) != code
+    }
     for gpu, codes in read.gpu_nic.items():
         of_gpu = machine.gpu_nic.get(gpu, {})
         wrong |= {(gpu, nic): code for nic, code in codes.items() if of_gpu.get(nic) != code}
@@ -249,7 +258,9 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 5))
 @FEWER
 @pytest.mark.parametrize("damage", LOSSLESS.values(), ids=LOSSLESS.keys())
 @given(machine=machines())
-def test_a_damage_that_loses_nothing_reads_the_same_links(damage: Callable[[str], str | bytes], machine: Machine) -> None:
+def test_a_damage_that_loses_nothing_reads_the_same_links(
+    damage: Callable[[str], str | bytes], machine: Machine
+) -> None:
     """All links, NICs and GPUs come back; an affinity value comes back or is left unknown with a warning."""
     read = read_any(damage(machine.text()))
     assert len(read.gpus) == machine.gpus
@@ -299,7 +310,9 @@ def leave_out_rows(text: str, dice: random.Random) -> str:
     return "\n".join(lines)
 
 
-def _change_cell(change: Callable[[list[str], int, random.Random], None]) -> Callable[[str, random.Random], str]:
+def _change_cell(
+    change: Callable[[list[str], int, random.Random], None],
+) -> Callable[[str, random.Random], str]:
     def damage(text: str, dice: random.Random) -> str:
         lines, count = _lines(text)
         number = dice.randrange(count)
@@ -341,7 +354,8 @@ def lose_column(text: str, dice: random.Random) -> str:
     width = max(line.count("\t") for line in lines)
     lost = dice.randrange(1, width + 1)
     return "\n".join(
-        "\t".join(cell for k, cell in enumerate(line.split("\t")) if k != lost) if "\t" in line else line for line in lines
+        "\t".join(cell for k, cell in enumerate(line.split("\t")) if k != lost) if "\t" in line else line
+        for line in lines
     )
 
 
@@ -367,7 +381,11 @@ LOSSY = {
     "column lost": lose_column,
     "column nobody has seen": add_column,
 }
-THEN: dict[str, Callable[[str], str]] = {"": lambda text: text, ", spaces": expand, ", single spaces": collapse}
+THEN: dict[str, Callable[[str], str]] = {
+    "": lambda text: text,
+    ", spaces": expand,
+    ", single spaces": collapse,
+}
 
 
 @FEWER
@@ -390,7 +408,9 @@ def test_a_damage_that_loses_something_never_makes_a_wrong_link(
 
 
 @given(machine=machines(), other=machines())
-def test_two_different_matrices_are_refused_and_either_can_be_picked(machine: Machine, other: Machine) -> None:
+def test_two_different_matrices_are_refused_and_either_can_be_picked(
+    machine: Machine, other: Machine
+) -> None:
     text = machine.text() + "\nafter the change:\n" + other.text()
     if machine.codes == other.codes and machine.nics == other.nics and machine.gpus == other.gpus:
         return

@@ -30,13 +30,23 @@ MATRIX = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
         pytest.param(b"\tGPU0\tGPU1\tCPU Affinity\n", ("text:1", "header but no rows"), id="header alone"),
         pytest.param(b"\tNIC0\tNIC1\nNIC0\t X \tPIX\nNIC1\tPIX\t X \n", ("no GPU",), id="no GPUs"),
         pytest.param(b"No devices were found\n", ("text:1", "finds no GPU"), id="0 GPUs"),
-        pytest.param(b"GPU0 GPU1\nGPU0 X PIX SYS\nGPU1 PIX X SYS\nGPU2 SYS SYS X SYS\n", ("4 link cells", "GPU0, GPU1"), id="wide"),
+        pytest.param(
+            b"GPU0 GPU1\nGPU0 X PIX SYS\nGPU1 PIX X SYS\nGPU2 SYS SYS X SYS\n",
+            ("4 link cells", "GPU0, GPU1"),
+            id="wide",
+        ),
         pytest.param(b"GPU0 GPU0\nGPU0 X PIX\nGPU0 PIX X\n", ("twice",), id="column twice"),
-        pytest.param(b"GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX X\nGPU1 SYS X\n", ("text:4", "GPU1", "lines 3 and 4"), id="row twice"),
+        pytest.param(
+            b"GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX X\nGPU1 SYS X\n",
+            ("text:4", "GPU1", "lines 3 and 4"),
+            id="row twice",
+        ),
         pytest.param(b"GPU0 GPU9999\nGPU0 X PIX\nGPU9999 PIX X\n", ("GPU9999",), id="index of no GPU"),
         pytest.param(b"index, name\n0, NVIDIA L4\n0, NVIDIA L4\n", ("GPU 0", "twice"), id="query row twice"),
         pytest.param(b"index, name\nx, NVIDIA L4\n", ("'x'", "no GPU index"), id="query index"),
-        pytest.param(MATRIX.encode() + b"\nindex, name\n0, NVIDIA L4\n", ("2 GPUs", "has 1"), id="counts differ"),
+        pytest.param(
+            MATRIX.encode() + b"\nindex, name\n0, NVIDIA L4\n", ("2 GPUs", "has 1"), id="counts differ"
+        ),
     ],
 )
 def test_refused(data: bytes, words: tuple[str, ...]) -> None:
@@ -146,7 +156,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert from_document(to_document(topology)) == topology
 
 
-@given(st.binary(max_size=200) | st.lists(ALPHABET, max_size=30).map(lambda words: "".join(words).encode("utf-16")))
+@given(
+    st.binary(max_size=200)
+    | st.lists(ALPHABET, max_size=30).map(lambda words: "".join(words).encode("utf-16"))
+)
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         assert isinstance(read_bytes(data, name="x"), Topology)

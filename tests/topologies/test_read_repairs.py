@@ -68,10 +68,17 @@ def test_devices_of_an_unseen_name_are_known_from_the_header() -> None:
 
 
 def test_a_column_that_nobody_has_seen_is_ignored_with_a_warning() -> None:
-    text = PAIR.replace("CPU Affinity", "Fabric Id\tCPU Affinity").replace("0-31", "7\t0-31").replace("32-63", "7\t32-63")
+    text = (
+        PAIR.replace("CPU Affinity", "Fabric Id\tCPU Affinity")
+        .replace("0-31", "7\t0-31")
+        .replace("32-63", "7\t32-63")
+    )
     topology = read_text(text)
     assert topology.extra_columns == ("Fabric Id",)
-    assert [(gpu.cpu_affinity, gpu.numa, gpu.gpu_numa_id) for gpu in topology.gpus] == [("0-31", "0", "N/A"), ("32-63", "1", "N/A")]
+    assert [(gpu.cpu_affinity, gpu.numa, gpu.gpu_numa_id) for gpu in topology.gpus] == [
+        ("0-31", "0", "N/A"),
+        ("32-63", "1", "N/A"),
+    ]
     assert "'Fabric Id'" in topology.warnings[0] or "Fabric Id" in topology.warnings[0]
 
 
@@ -100,7 +107,12 @@ def test_the_command_above_says_which_matrix_it_is() -> None:
 def test_a_peer_matrix_is_no_matrix_of_links() -> None:
     text = "$ nvidia-smi topo -p2p r\n \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n"
     topology = read_text(text)
-    assert (topology.format, dict(topology.p2p), topology.p2p_kind, dict(topology.links)) == ("p2p", {(0, 1): "OK"}, "r", {})
+    assert (topology.format, dict(topology.p2p), topology.p2p_kind, dict(topology.links)) == (
+        "p2p",
+        {(0, 1): "OK"},
+        "r",
+        {},
+    )
     cut = read_text("GPU0 GPU1 GPU2\nGPU0 X OK GNS\n")
     assert "peer-to-peer states are unknown between some of GPU1, GPU2" in " ".join(cut.warnings)
 
