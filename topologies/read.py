@@ -82,7 +82,7 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
     if pick is not None:
         if not 1 <= pick <= len(matrices):
             raise TopologyError(
-                f"#{pick} was asked for, but the text has {len(matrices)} matrices", where=page.name
+                f"matrix #{pick} was asked for, but the text has only {len(matrices)}", where=page.name
             )
         return [r for r in readings if r not in matrices or r is matrices[pick - 1]]
     for position, second in enumerate(matrices[1:], start=2):

@@ -72,7 +72,7 @@ def gpu_index(label: str) -> int:
     """Return the number in a GPU label."""
     match = _GPU_LABEL.fullmatch(label)
     assert match is not None
-    return int(match["index"])
+    return int(match["index"][:7])  # longer ones are no index anyway, and Python refuses to read very long numbers
 
 
 def parse_header(text: str) -> tuple[Column, ...]:

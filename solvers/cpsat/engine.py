@@ -19,6 +19,7 @@ from ortools.sat.python import cp_model_helper as helper
 from solvers.cpsat.proto import Linear, Model
 
 POLL_S = 0.05
+START_S = 0.5
 
 SMALL = 20_000
 """Variables up to which presolve costs more than it saves."""
@@ -109,10 +110,11 @@ def _callback(report: Report, offset: int) -> helper.SolutionCallback:
 
 def _run(wrapper: helper.SolveWrapper, model: Model) -> tuple[helper.CpSolverResponse, bool]:
     """Solve in a thread; a KeyboardInterrupt while we wait stops the search."""
-    done = threading.Event()
+    began, done = threading.Event(), threading.Event()
     outcome: list[helper.CpSolverResponse | Exception] = []
 
     def work() -> None:
+        began.set()
         try:
             outcome.append(wrapper.solve(model.proto))  # type: ignore[no-untyped-call]
         except Exception as error:
@@ -121,8 +123,14 @@ def _run(wrapper: helper.SolveWrapper, model: Model) -> tuple[helper.CpSolverRes
             done.set()
 
     thread = threading.Thread(target=work, name="cp-sat", daemon=True)
-    thread.start()
     interrupted = False
+    try:
+        thread.start()
+    except KeyboardInterrupt:
+        # start() waits for the thread to be under way, so most likely it is; if it never will be, there is no search.
+        interrupted = True
+        if not began.wait(START_S):
+            raise
     # An Event and not Thread.join, which with a time limit could return early on 3.11.
     while not done.is_set():
         try:

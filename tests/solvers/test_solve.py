@@ -203,6 +203,23 @@ def test_ctrl_c_returns_the_best_answer(solver, known):
     assert child.returncode == 0
 
 
+@pytest.mark.parametrize("is_started", [True, False])
+def test_ctrl_c_while_the_thread_starts(monkeypatch, is_started):
+    """The thread is never left alone with the model: it is stopped, or it was never there."""
+
+    class Pressed(threading.Thread):
+        def start(self) -> None:
+            if is_started:
+                super().start()
+            raise KeyboardInterrupt
+
+    before = threading.active_count()
+    monkeypatch.setattr(threading, "Thread", Pressed)
+    result = cpsat.solve(hard())
+    assert (result.status, result.interrupted) == (Status.FEASIBLE, True)
+    assert threading.active_count() == before
+
+
 def test_ctrl_c_while_the_oracle_runs(monkeypatch):
     """The best answer so far stays."""
     def press(*_: object) -> None:

@@ -42,6 +42,7 @@ MATRIX = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
             id="row twice",
         ),
         pytest.param(b"GPU0 GPU9999\nGPU0 X PIX\nGPU9999 PIX X\n", ("GPU9999",), id="index of no GPU"),
+        pytest.param(b"GPU0 GPU%s\nGPU0 X PIX\n" % (b"9" * 5000), ("is no GPU of one host",), id="endless index"),
         pytest.param(b"index, name\n0, NVIDIA L4\n0, NVIDIA L4\n", ("GPU 0", "twice"), id="query row twice"),
         pytest.param(b"index, name\nx, NVIDIA L4\n", ("'x'", "no GPU index"), id="query index"),
         pytest.param(

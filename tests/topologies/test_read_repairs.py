@@ -131,3 +131,11 @@ def test_the_affinity_of_a_text_that_ends_early_is_unknown() -> None:
 
 def test_a_bar_in_prose_makes_no_table() -> None:
     assert dict(read_text("run | grep | GPU0\n" + PAIR).links) == {(0, 1): "NV4"}
+
+
+@pytest.mark.parametrize(("end", "name"), [("mlx5_bond_1", "mlx5_bond_1"), ("mlx5_bo", None)], ids=["whole", "cut"])
+def test_the_name_of_a_nic_that_the_text_ends_in_is_whole_or_unknown(end: str, name: str | None) -> None:
+    matrix = "GPU0 NIC0 NIC1\nGPU0 X PIX SYS\nNIC0 PIX X SYS\nNIC1 SYS SYS X\n"
+    topology = read_text(f"{matrix}\nNIC Legend:\n\n  NIC0: mlx5_bond_0\n  NIC1: {end}")
+    assert topology.nics == {"NIC0": "mlx5_bond_0", "NIC1": name}
+    assert bool(topology.warnings) == (name is None)

@@ -74,7 +74,7 @@ def test_every_shipped_machine_is_read_without_a_warning(name: str) -> None:
         pytest.param("-+-", "only once", id="standard input twice"),
         pytest.param("-", "standard input is closed", id="closed"),
         pytest.param("both.txt", "pick one with both.txt#1 or both.txt#2", id="two matrices"),
-        pytest.param("both.txt#3", "#3 was asked for, but the text has 2", id="no third matrix"),
+        pytest.param("both.txt#3", "matrix #3 was asked for, but the text has only 2", id="no third matrix"),
         pytest.param("topo.txt+a100-1", "topo.txt has 2 GPUs and a100-1 has 1", id="different machines"),
     ],
 )
