@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placement.hardware import Hardware
 from placement.machine import Machine
@@ -263,15 +263,9 @@ def _base_hardware(machine: Machine, gpus: tuple[int, ...]) -> Hardware:
 
 
 def _with_blocks(base: Hardware, offer: Offer) -> Hardware:
-    return Hardware(
-        gpus=base.gpus,
-        flops=base.flops,
-        memory_bytes_per_s=base.memory_bytes_per_s,
-        total_mib=base.total_mib,
-        compute_capability=base.compute_capability,
-        ring_bytes_per_s=base.ring_bytes_per_s,
-        ring_nvlink=base.ring_nvlink,
-        block_bytes_per_s=tuple((tp, gb_per_s * GB) for tp, (gb_per_s, _) in sorted(offer.items())),
-        block_nvlink=tuple((tp, nvlink) for tp, (_, nvlink) in sorted(offer.items())),
-        host_bytes_per_s=base.host_bytes_per_s,
+    blocks = sorted(offer.items())
+    return replace(
+        base,
+        block_bytes_per_s=tuple((tp, gb_per_s * GB) for tp, (gb_per_s, _) in blocks),
+        block_nvlink=tuple((tp, nvlink) for tp, (_, nvlink) in blocks),
     )

@@ -16,7 +16,6 @@ from enum import StrEnum
 from typing import assert_never
 
 from placement.hardware import Hardware
-from placement.models import Model
 from placement.workload import Engine, Master, Offload, Precision, Role, RoleName, RolloutMenu, TrainMenu
 
 LEAST_CAPABILITY: dict[Engine | Precision, tuple[int, int]] = {
@@ -154,11 +153,6 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
     return None
 
 
-def can_share_heads(model: Model, tp: int) -> bool:
-    """Whether *tp* GPUs can share the attention heads of *model*: KV heads are cut, or copied, evenly."""
-    return model.heads % tp == 0 and (model.kv_heads % tp == 0 or tp % model.kv_heads == 0)
-
-
 def _train_choices(
     role: Role, menu: TrainMenu, hardware: Hardware, kind: Precision
 ) -> Iterator[tuple[Choice, int]]:
@@ -195,7 +189,7 @@ def _layouts(role: Role, hardware: Hardware) -> Iterator[tuple[tuple[int, int, i
 
 def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
     assert role.model is not None
-    return hardware.gpus % tp == 0 and can_share_heads(role.model, tp) and hardware.block(tp) is not None
+    return hardware.gpus % tp == 0 and role.model.can_share_heads(tp) and hardware.block(tp) is not None
 
 
 def _runs(hardware: Hardware, what: Engine | Precision) -> bool:

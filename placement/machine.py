@@ -75,7 +75,7 @@ class Machine:
         code = self.topology.link(a, b)
         return code is not None and code.startswith("NV")
 
-    @property
+    @functools.cached_property
     def is_nvlinked(self) -> bool:
         """Whether any two usable GPUs are joined by NVLink."""
         return any(self.has_nvlink(a, b) for i, a in enumerate(self.usable) for b in self.usable[i + 1 :])

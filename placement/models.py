@@ -75,6 +75,10 @@ class Model:
     tie_embeddings: bool = False
     max_position: int | None = None
 
+    def can_share_heads(self, tp: int) -> bool:
+        """Whether *tp* GPUs can share the attention heads: KV heads are cut, or copied, evenly."""
+        return self.heads % tp == 0 and (self.kv_heads % tp == 0 or tp % self.kv_heads == 0)
+
     @property
     def layer_parameters(self) -> float:
         """Parameters of one layer, on average."""

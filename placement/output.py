@@ -7,6 +7,7 @@ When to modify: a new kind of destination.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -72,6 +73,11 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def json_text(document: object) -> str:
+    """Return *document* as JSON for people and machines: indented, one line break at the end."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_stdout(text: str) -> None:

@@ -192,9 +192,9 @@ class RoleReader:
         self, given: Sequence[int] | None, default: Sequence[int], model: Model, path: Place
     ) -> tuple[int, ...]:
         """Return the sizes that can cut *model*; a list of the user's own must hold at least one."""
-        fitting = tuple(size for size in _unique(given or default) if _cuts(size, model))
+        fitting = tuple(size for size in _unique(given or default) if model.can_share_heads(size))
         if not fitting:
-            sizes = ", ".join(str(size) for size in range(1, model.heads + 1) if _cuts(size, model))
+            sizes = ", ".join(str(size) for size in range(1, model.heads + 1) if model.can_share_heads(size))
             raise self._fail(
                 f"tp must divide the attention heads of {model.name} "
                 f"({model.heads}, with {model.kv_heads} KV heads): take one of {sizes}",
@@ -220,11 +220,6 @@ class RoleReader:
             return find_model(source, folder=self.folder)
         except InputError as error:
             raise self._fail(str(error), *path) from None
-
-
-def _cuts(tp: int, model: Model) -> bool:
-    """Whether *tp* GPUs can share the attention heads: KV heads are cut, or copied, evenly."""
-    return model.heads % tp == 0 and (model.kv_heads % tp == 0 or tp % model.kv_heads == 0)
 
 
 def _unique(values: Iterable[Any]) -> list[Any]:

@@ -154,11 +154,9 @@ def catalog(
 @app.command()
 def schema(name: Annotated[_Schema, typer.Argument(help="Which document.")] = _Schema.workload) -> int:
     """Print a JSON Schema for editors."""
-    import json
-
     from placement import workload_file
-    from placement.output import write_stdout
+    from placement.output import json_text, write_stdout
 
     assert name is _Schema.workload
-    write_stdout(json.dumps(workload_file.json_schema(), indent=2) + "\n")
+    write_stdout(json_text(workload_file.json_schema()))
     return 0

@@ -6,14 +6,13 @@ When to modify: a new kind of shipped thing.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 
 from rich.console import RenderableType
 
 from placement.cli.table import new_table, rendered
-from placement.output import write_stdout
+from placement.output import json_text, write_stdout
 
 Row = dict[str, object]
 
@@ -29,7 +28,7 @@ def run(kind: str | None, *, as_json: bool) -> int:
     }
     chosen = {name: rows() for name, rows in listings.items() if kind in (None, name)}
     if as_json:
-        write_stdout(json.dumps(chosen if kind is None else chosen[kind], indent=2, ensure_ascii=False) + "\n")
+        write_stdout(json_text(chosen if kind is None else chosen[kind]))
         return 0
     parts: list[RenderableType] = []
     for name, rows in chosen.items():

@@ -6,9 +6,9 @@ When to modify: what the command reads, writes or says.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME
@@ -16,7 +16,7 @@ from placement.cli.say import Progress, note
 from placement.devicemap import SCHEMA, dump, to_document
 from placement.errors import InputError
 from placement.instance import Instance, Objective, make_instance
-from placement.output import refuse_existing, write_file, write_stdout
+from placement.output import json_text, refuse_existing, write_file, write_stdout
 from placement.planner import Outcome, SolverName, plan, seconds
 from placement.rules import PRESETS, Rules, parse_rules
 from placement.sources import machine, visible_gpus
@@ -68,7 +68,7 @@ def run(
     if every:
         return _presets(job, ask, SolverName(solver), options, as_json=as_json)
     with Progress() as progress:
-        options = Options(time_limit_s=time_limit_s, workers=workers, on_incumbent=progress.update)
+        options = replace(options, on_incumbent=progress.update)
         question = ask(parse_rules(*filter(None, [job.rules, *rules])))
         outcome = plan(question, solver=SolverName(solver), options=options)
     return _report(outcome, output=output, force=force, as_json=as_json)
@@ -82,12 +82,12 @@ def _report(outcome: Outcome, *, output: Path | None, force: bool, as_json: bool
         for line in outcome.clash:
             note(f"  because {line}")
         if as_json:
-            write_stdout(_json(no_plan_document(outcome)))
+            write_stdout(json_text(no_plan_document(outcome)))
         if outcome.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_NO if outcome.status is Status.INFEASIBLE else EXIT_TIME
     note(plan_table(outcome.plan, stream=sys.stderr).rstrip())
-    text = _json(to_document(outcome.plan)) if as_json else dump(outcome.plan)
+    text = json_text(to_document(outcome.plan)) if as_json else dump(outcome.plan)
     if outcome.interrupted:
         # The user stopped us: the best plan so far is shown, but no file says that it is the answer.
         note(dump(outcome.plan))
@@ -111,10 +111,6 @@ def no_plan_document(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _json(document: object) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
 def _presets(
     job: Workload, ask: Callable[[Rules], Instance], solver: SolverName, options: Options, *, as_json: bool
 ) -> int:
@@ -128,7 +124,7 @@ def _presets(
         if outcome.interrupted:
             return EXIT_INTERRUPTED
     if as_json:
-        write_stdout(_json([to_document(o.plan) if o.plan else no_plan_document(o) for _, o in rows]))
+        write_stdout(json_text([to_document(o.plan) if o.plan else no_plan_document(o) for _, o in rows]))
     else:
         table = new_table(("preset", "left"), ("step", "right"), ("GPUs", "right"), ("status", "left"), ("map", "left"))
         for preset, outcome in rows:

@@ -6,7 +6,6 @@ When to modify: what the command shows.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from rich.table import Table
 from placement.cli import EXIT_INPUT
 from placement.cli.say import note
 from placement.cli.table import new_table, rendered
-from placement.output import write_file, write_stdout
+from placement.output import json_text, write_file, write_stdout
 from placement.sources import machine
 from topologies.document import error_document, to_document
 from topologies.domains import islands
@@ -32,7 +31,7 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
     except TopologyError as error:
         if not as_json:
             raise
-        write_stdout(_json(error_document(str(error))))
+        write_stdout(json_text(error_document(str(error))))
         note(f"error: {error}")
         return EXIT_INPUT
     if svg is not None:
@@ -41,7 +40,7 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
         write_file(svg, draw(topology), force=force)
         note(f"drawn in {svg}")
     if as_json:
-        write_stdout(_json(to_document(topology, islands=islands(topology))))
+        write_stdout(json_text(to_document(topology, islands=islands(topology))))
     elif as_yaml:
         from placement.strict_yaml import dump
 
@@ -49,10 +48,6 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
     elif svg is None:
         write_stdout(rendered(*_page(topology), stream=sys.stdout))
     return 0
-
-
-def _json(document: object) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _page(topology: Topology) -> Iterator[RenderableType]:

@@ -15,7 +15,6 @@ from placement.choices import (
     Part,
     RolloutChoice,
     TrainChoice,
-    can_share_heads,
     choices,
     parts,
     precision,
@@ -159,11 +158,11 @@ def test_a_pipeline_has_no_more_stages_than_the_model_has_layers() -> None:
     ],
 )
 def test_tp_shares_the_heads_evenly(tp: int, fits: bool) -> None:
-    assert can_share_heads(MODEL, tp) is fits
+    assert MODEL.can_share_heads(tp) is fits
 
 
 def test_kv_heads_that_can_neither_be_cut_nor_copied_evenly_are_refused() -> None:
-    assert not can_share_heads(dataclasses.replace(MODEL, heads=12, kv_heads=6), 4)
+    assert not dataclasses.replace(MODEL, heads=12, kv_heads=6).can_share_heads(4)
 
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6, 8]), min_size=1, max_size=4, unique=True).map(tuple)
