@@ -178,7 +178,7 @@ class _Cutter:
         for tp in tps:
             blocks = tuple(order[k : k + tp] for k in range(0, len(order), tp))
             if all(self._speed_alone(block) is not None for block in blocks):
-                together = bandwidth.blocks(self.machine.graph, blocks)
+                together = bandwidth.blocks(self.machine.wiring, blocks)
                 offer[tp] = (together.gb_per_s, together.nvlink)
         return offer
 
@@ -211,7 +211,7 @@ class _Cutter:
         """Return the ring of *block* when nothing else runs, GB/s; None when it is not allowed as a TP block."""
         if block not in self._alone:
             allowed = list(block) == sorted(block) and (not self.contiguity or self._is_contiguous(block))
-            self._alone[block] = bandwidth.ring(self.machine.graph, block).gb_per_s if allowed else None
+            self._alone[block] = bandwidth.ring(self.machine.wiring, block).gb_per_s if allowed else None
         return self._alone[block]
 
     def _is_contiguous(self, block: tuple[int, ...]) -> bool:
@@ -249,7 +249,7 @@ def _covers(a: Offer, b: Offer) -> bool:
 
 def _base_hardware(machine: Machine, gpus: tuple[int, ...]) -> Hardware:
     cards = [machine.cards[g] for g in gpus]
-    ring = bandwidth.ring(machine.graph, gpus) if len(gpus) > 1 else None
+    ring = bandwidth.ring(machine.wiring, gpus) if len(gpus) > 1 else None
     return Hardware(
         gpus=len(gpus),
         flops=min(card.dense_16bit_tflops for card in cards) * 1e12,
@@ -258,7 +258,7 @@ def _base_hardware(machine: Machine, gpus: tuple[int, ...]) -> Hardware:
         compute_capability=min(card.compute_capability for card in cards),
         ring_bytes_per_s=ring.gb_per_s * GB if ring else 0.0,
         ring_nvlink=ring.nvlink if ring else False,
-        host_bytes_per_s=bandwidth.host_gb_per_s(machine.graph, gpus) * GB,
+        host_bytes_per_s=bandwidth.host_gb_per_s(machine.wiring, gpus) * GB,
     )
 
 

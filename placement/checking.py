@@ -135,10 +135,10 @@ def _choice(role: RolePlan, part: Part) -> Choice:
 
 
 def _hardware(instance: Instance, gpus: tuple[int, ...], tps: set[int]) -> Hardware:
-    machine, graph = instance.machine, instance.machine.graph
+    machine, wiring = instance.machine, instance.machine.wiring
     cards = [machine.cards[g] for g in gpus]
-    ring = bandwidth.ring(graph, tuple(sorted(gpus))) if len(gpus) > 1 else None
-    offered = {tp: bandwidth.blocks(graph, tuple(blocks(gpus, tp))) for tp in sorted(tps - {1})}
+    ring = bandwidth.ring(wiring, tuple(sorted(gpus))) if len(gpus) > 1 else None
+    offered = {tp: bandwidth.blocks(wiring, tuple(blocks(gpus, tp))) for tp in sorted(tps - {1})}
     return Hardware(
         gpus=len(gpus),
         flops=min(c.dense_16bit_tflops for c in cards) * 1e12,
@@ -149,7 +149,7 @@ def _hardware(instance: Instance, gpus: tuple[int, ...], tps: set[int]) -> Hardw
         ring_nvlink=ring.nvlink if ring else False,
         block_bytes_per_s=tuple((tp, b.gb_per_s * GB) for tp, b in offered.items()),
         block_nvlink=tuple((tp, b.nvlink) for tp, b in offered.items()),
-        host_bytes_per_s=bandwidth.host_gb_per_s(graph, tuple(sorted(gpus))) * GB,
+        host_bytes_per_s=bandwidth.host_gb_per_s(wiring, tuple(sorted(gpus))) * GB,
     )
 
 
@@ -197,7 +197,7 @@ def _transfer_us(plan: Plan, instance: Instance, stage: StagePlan) -> int:
     sources, targets = plan.device_map[RoleName.ACTOR], plan.device_map[RoleName.ROLLOUT]
     if set(sources) & set(targets):
         return 0
-    best = max(bandwidth.pair_gb_per_s(instance.machine.graph, a, b) for a in sources for b in targets)
+    best = max(bandwidth.pair_gb_per_s(instance.machine.wiring, a, b) for a in sources for b in targets)
     return transfer_us(actor.model, best, instance.constants)
 
 

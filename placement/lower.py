@@ -153,10 +153,10 @@ def _transfers(instance: Instance, menu: Menu, index: dict[RoleName, int]) -> It
     if RoleName.ROLLOUT not in index or actor is None or actor.model is None:
         return
     stage = next(s for _, work, s in menu.operations if work is Work.SYNC_WEIGHTS)
-    graph, usable = instance.machine.graph, instance.machine.usable
+    wiring, usable = instance.machine.wiring, instance.machine.usable
     us = tuple(
         tuple(
-            0 if a == b else transfer_us(actor.model, bandwidth.pair_gb_per_s(graph, a, b), instance.constants)
+            0 if a == b else transfer_us(actor.model, bandwidth.pair_gb_per_s(wiring, a, b), instance.constants)
             for b in usable
         )
         for a in usable

@@ -9,17 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from placement.errors import InputError
 from placement.rules import Rules
 from topologies.cards import Card, card_of
 from topologies.domains import Level, domains
-from topologies.graph import machine_graph
 from topologies.model import Topology
-
-if TYPE_CHECKING:
-    import networkx
+from topologies.wiring import Wiring, wiring
 
 QUERY = "nvidia-smi --query-gpu=index,name,memory.total,memory.used,uuid,pci.bus_id --format=csv"
 """The command that tells what a matrix does not."""
@@ -57,9 +53,9 @@ class Machine:
     unusable: Mapping[int, str]
 
     @functools.cached_property
-    def graph(self) -> networkx.Graph[tuple[str, object]]:
-        """The weighted graph."""
-        return machine_graph(self.topology)
+    def wiring(self) -> Wiring:
+        """What carries data in it; `topologies.graph.machine_graph` shows it as a graph."""
+        return wiring(self.topology)
 
     @functools.cached_property
     def levels(self) -> tuple[tuple[Level, tuple[tuple[int, ...], ...]], ...]:

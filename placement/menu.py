@@ -61,6 +61,8 @@ class Menu:
         Per role, part and profile: the choices that fit into memory alone and that no other choice matches or beats.
     refusals
         Per role: sentences saying why some profile offers it nothing, the largest groups last.
+    room_mib
+        What the roomiest usable GPU leaves for a plan; choices that need more are not priced.
     """
 
     roles: tuple[Role, ...]
@@ -73,6 +75,7 @@ class Menu:
     priced: Mapping[tuple[RoleName, Part, int], tuple[PricedChoice, ...]]
     refusals: Mapping[RoleName, tuple[str, ...]]
     is_complete: bool
+    room_mib: int
 
 
 def sizes(role: Role, usable: int) -> tuple[int, ...]:
@@ -83,7 +86,9 @@ def sizes(role: Role, usable: int) -> tuple[int, ...]:
     return tuple(n for n in wanted if low <= n <= min(high, usable))
 
 
-def menu(instance: Instance, *, groups: Sequence[tuple[int, ...]] | None = None) -> Menu:
+def menu(
+    instance: Instance, *, groups: Sequence[tuple[int, ...]] | None = None, known: Menu | None = None
+) -> Menu:
     """
     Return the tables of *instance*.
 
@@ -91,6 +96,8 @@ def menu(instance: Instance, *, groups: Sequence[tuple[int, ...]] | None = None)
     ----------
     groups
         Only these sets, whatever the rules say of their shape; None for all that the rules allow.
+    known
+        Tables of the same machine and job; what they price is not priced again. Their rule ``supported`` must be the same.
     """
     roles = instance.workload.placed
     usable = len(instance.machine.usable)
@@ -100,7 +107,7 @@ def menu(instance: Instance, *, groups: Sequence[tuple[int, ...]] | None = None)
         found = candidates(instance.machine, instance.rules, sizes=wanted, tp_sizes=tp_sizes)
     else:
         found = candidates(instance.machine, instance.rules, only=groups, sizes=(), tp_sizes=tp_sizes)
-    return _tables(instance, roles, found)
+    return _tables(instance, roles, found, known)
 
 
 def _tp_sizes(role: Role) -> Iterable[int]:
@@ -109,7 +116,7 @@ def _tp_sizes(role: Role) -> Iterable[int]:
         yield from role.rollout.tp
 
 
-def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates) -> Menu:
+def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates, known: Menu | None) -> Menu:
     stages = dataflow(instance.workload)
     operations = tuple((role, work, s) for s, stage in enumerate(stages) for role, work in stage.work)
     phases = tuple(dict.fromkeys(work for _, work, _ in operations))
@@ -118,6 +125,7 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates) -> M
     room = max(
         (c - r for c, r in zip(instance.machine.capacity_mib, instance.machine.reserved_mib, strict=True)), default=0
     )
+    before = {} if known is None or known.room_mib != room else _by_hardware(known)
     priced: dict[tuple[RoleName, Part, int], tuple[PricedChoice, ...]] = {}
     refusals: dict[RoleName, tuple[str, ...]] = {}
     for role in roles:
@@ -127,14 +135,30 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates) -> M
             if hardware.gpus not in allowed:
                 continue
             for part in parts(role):
-                kept, why = _price(instance, role, part, hardware, stages, operations, phases, room)
+                if (kept := before.get((role.name, part, hardware))) is None:
+                    kept, why = _price(instance, role, part, hardware, stages, operations, phases, room)
+                    if why:
+                        said[why] = None
                 priced[role.name, part, profile] = kept
-                if why:
-                    said[why] = None
         refusals[role.name] = tuple(said)
     return Menu(
-        roles, stages, operations, phases, found.groups, tuple(profiles), profile_of, priced, refusals, found.is_complete
+        roles,
+        stages,
+        operations,
+        phases,
+        found.groups,
+        tuple(profiles),
+        profile_of,
+        priced,
+        refusals,
+        is_complete=found.is_complete,
+        room_mib=room,
     )
+
+
+def _by_hardware(tables: Menu) -> dict[tuple[RoleName, Part, Hardware], tuple[PricedChoice, ...]]:
+    """Return what *tables* price; not what they refuse, which has a reason that must be said again."""
+    return {(role, part, tables.profiles[p]): kept for (role, part, p), kept in tables.priced.items() if kept}
 
 
 def _price(

@@ -63,6 +63,9 @@ class Options:
         Random seed.
     first_term_only
         Prove the primary term and T*, and skip the terms in the band (used for prices).
+    step_below
+        With *first_term_only* and `Term.STEP` as primary: a step that is known already, µs. A solver may take an answer that is
+        not shorter for none at all.
     on_incumbent
         Called with (value of T, bound of T) whenever a better answer is known.
     """
@@ -71,6 +74,7 @@ class Options:
     workers: int = 1
     seed: int = 0
     first_term_only: bool = False
+    step_below: int | None = None
     on_incumbent: Callable[[int, int], None] | None = None
 
 

@@ -1,5 +1,5 @@
 """
-The machine as a weighted graph.
+The machine as a weighted graph of networkx.
 
 Nodes are pairs of kind and number or name: ``("gpu", 0)``, ``("nic", "NIC0")``, ``("nvswitch", 0)``,
 ``("switch", 0)``, ``("root", 0)``, ``("numa", 0)``, ``("host", 0)``. Every edge has ``gb_per_s`` (what it
@@ -7,213 +7,37 @@ carries in one direction; both directions at once get as much), ``kind`` and ``s
 ``topology``, ``cards``, ``links`` (the `Link` of every pair of GPUs of one host), ``nest`` (who is close to
 whom), ``above`` (what each node of the PCIe tree hangs from) and ``warnings``.
 
-PCIe is a tree: GPU, switches, root complex, NUMA node, host. NVLink joins two GPUs directly, or each GPU to
-an NVSwitch. Nothing joins two hosts: no source states a network.
-
-When to modify: a new part of a machine that carries data.
+When to modify: what of a `Wiring` the graph shows.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import networkx
+from topologies.domains import Device
+from topologies.model import Topology
+from topologies.wiring import wiring
 
-from topologies.cards import Card, card_of
-from topologies.domains import PCIE_LEVELS, Device, nest, nic_device, stated_numa
-from topologies.links import PCIE_KINDS, Link, LinkKind, link, nvlink, parse_code, pcie_port
-from topologies.model import Pair, Topology
-
-PIX, PXB, PHB, NODE = PCIE_LEVELS
-
-_MOST_NVLINKS_PER_GPU = 18
-"""Of any GPU so far; what an unknown card is taken to have."""
-
-_POWER9_NVLINKS_TO_CPU = 3
+if TYPE_CHECKING:
+    import networkx
 
 
 def machine_graph(topology: Topology) -> networkx.Graph[Device]:
     """Return *topology* as a weighted graph; see the module's docstring."""
-    return _Builder(topology).build()
+    import networkx
 
-
-class _Builder:
-    def __init__(self, topology: Topology) -> None:
-        self.topology = topology
-        self.nest = nest(topology)
-        self.cards = tuple(card_of(gpu) for gpu in topology.gpus)
-        self.power9_hosts = {
-            topology.gpus[i].host
-            for (i, j), code in topology.links.items()
-            if self._is_power9_link(i, j, code)
-        }
-        self.graph: networkx.Graph[Device] = networkx.Graph()
-
-    def build(self) -> networkx.Graph[Device]:
-        above = self._add_pcie_tree()
-        links = self._pair_links()
-        self._add_nvlink({pair: found for pair, found in links.items() if found.kind is LinkKind.NVLINK})
-        self.graph.graph.update(
-            topology=self.topology,
-            cards=self.cards,
-            links=links,
-            nest=self.nest,
-            above=above,
-            warnings=self.nest.warnings,
-        )
-        return self.graph
-
-    def _is_power9_link(self, i: int, j: int, code: str) -> bool:
-        """Three NVLinks between two V100: only POWER9 machines with two GPUs a socket are wired so."""
-        ends = (self.cards[i], self.cards[j])
-        return code == "NV3" and all(card is not None and card.nvlink_gen == 2 for card in ends)
-
-    def _pair_links(self) -> dict[Pair, Link]:
-        gpus = self.topology.gpus
-        return {
-            (a.index, b.index): link(
-                self.topology.link(a.index, b.index),
-                self.cards[a.index],
-                self.cards[b.index],
-                is_power9=self._is_power9(a.index),
-            )
-            for a, b in itertools.combinations(gpus, 2)
-            if a.host == b.host
-        }
-
-    def _join(self, a: Device, b: Device, gb_per_s: float, kind: str, source: str) -> None:
-        self.graph.add_edge(a, b, gb_per_s=gb_per_s, kind=kind, source=source)
-
-    def _add_pcie_tree(self) -> dict[Device, Device]:
-        """Add what the devices hang from, from the hosts down, then the devices."""
-        above: dict[Device, Device] = {}
-        nic_port: dict[Device, Link] = {}
-        for gpu in self.topology.gpus:
-            node: Device = ("host", self.topology.hosts.index(gpu.host))
-            self.graph.add_node(node, label=gpu.host or "host")
-            above["gpu", gpu.index] = node
-            for nic in self.topology.gpu_nic.get(gpu.index, {}):
-                device = nic_device(self.topology, gpu.host, nic)
-                above.setdefault(device, node)
-                nic_port.setdefault(device, self._port(gpu.index))
-        number = {kind: itertools.count() for kind in ("numa", "root", "switch")}
-        for kind, level in (("numa", NODE), ("root", PHB), ("switch", PXB), ("switch", PIX)):
-            for members in self.nest.clusters[level]:
-                if self._exists(level, members):
-                    self._hang((kind, next(number[kind])), members, above)
-        for gpu in self.topology.gpus:
-            card = self.cards[gpu.index]
-            port = self._port(gpu.index)
-            self.graph.add_node(("gpu", gpu.index), label=f"GPU{gpu.index}", card=card.slug if card else None)
-            self._join(("gpu", gpu.index), above["gpu", gpu.index], port.gb_per_s, "pcie", port.source)
-        for device, port in nic_port.items():
-            source = f"the port of a GPU ({port.source}): what the NIC itself carries is not stated"
-            self.graph.add_node(device, label=str(device[1]))
-            self._join(device, above[device], port.gb_per_s, "pcie", source)
-        return above
-
-    def _exists(self, level: LinkKind, members: tuple[Device, ...]) -> bool:
-        """Whether the statements imply a thing of *level* that holds exactly *members*."""
-        gpus = _gpus(members)
-        if not gpus:
-            return False
-        if level is PIX and members in self.nest.clusters[PXB]:
-            return False  # the same switch
-        if len(members) > 1:
-            return True
-        if level is NODE:
-            return stated_numa(self.topology.gpus[gpus[0]]) is not None
-        return level is PHB and self._has_pcie_code(gpus[0])
-
-    def _has_pcie_code(self, index: int) -> bool:
-        """Whether some code of GPU *index* tells its PCIe place: then it has a root complex of its own."""
-        codes = [
-            self.topology.link(index, other) for other in range(len(self.topology.gpus)) if other != index
-        ]
-        codes += self.topology.gpu_nic.get(index, {}).values()
-        return any(parse_code(code)[0] in (LinkKind.PHB, LinkKind.NODE, LinkKind.SYS) for code in codes)
-
-    def _hang(self, node: Device, members: tuple[Device, ...], above: dict[Device, Device]) -> None:
-        """Put *node* between *members* and what they hung from."""
-        gpus = _gpus(members)
-        fastest = max((self._port(g) for g in gpus), key=_rate)
-        parent = above[members[0]]
-        match node[0]:
-            case "numa":
-                across = max((self._socket_link(g) for g in gpus), key=_rate)
-                self._join(node, parent, across.gb_per_s, "sockets", f"between CPU sockets: {across.source}")
-            case "root":
-                # A host bridge has a port for each switch or GPU below it and is no bottleneck of its own.
-                total = sum(port.gb_per_s for port in self._root_ports(gpus))
-                self._join(node, parent, total, "host bridge", f"sum of its root ports: {fastest.source}")
-            case _:
-                self._join(node, parent, fastest.gb_per_s, "pcie", f"uplink of the switch: {fastest.source}")
-        self.graph.add_node(node, label=self._label(node, gpus))
-        above[node] = parent
-        for device in members:
-            above[device] = node
-
-    def _root_ports(self, gpus: Iterable[int]) -> list[Link]:
-        """Return one port for each switch or lone GPU among *gpus* that hangs from the root complex."""
-        leaders = {g: min(_gpus(members)) for members in self.nest.clusters[PXB] for g in _gpus(members)}
-        return [self._port(g) for g in sorted({leaders[g] for g in gpus})]
-
-    def _label(self, node: Device, gpus: tuple[int, ...]) -> str:
-        if node[0] != "numa":
-            return f"{node[0]} {node[1]}"
-        stated = dict.fromkeys(numa for g in gpus if (numa := stated_numa(self.topology.gpus[g])) is not None)
-        return f"NUMA {' and '.join(stated) or '?'}"
-
-    def _is_power9(self, index: int) -> bool:
-        return self.topology.gpus[index].host in self.power9_hosts
-
-    def _port(self, index: int) -> Link:
-        """Return what joins GPU *index* to the CPU's side of the machine."""
-        card = self.cards[index]
-        return nvlink(_POWER9_NVLINKS_TO_CPU, card, card) if self._is_power9(index) else pcie_port(card)
-
-    def _socket_link(self, index: int) -> Link:
-        card = self.cards[index]
-        return link("SYS", card, card, is_power9=self._is_power9(index))
-
-    def _add_nvlink(self, links: dict[Pair, Link]) -> None:
-        """
-        Add NVLinks: direct ones, or through an NVSwitch.
-
-        An NVSwitch is where some GPU has more NVLinks to others than its card has, and no two GPUs talk over
-        PCIe instead.
-        """
-        widest: dict[int, int] = {}
-        total: dict[int, int] = {}
-        for pair, found in links.items():
-            for g in pair:
-                widest[g] = max(widest.get(g, 0), found.nvlinks)
-                total[g] = total.get(g, 0) + found.nvlinks
-        numbers = itertools.count()
-        joined: networkx.Graph[int] = networkx.Graph()
-        joined.add_edges_from(links)  # given to the constructor, they would make networkx import pandas
-        for part in sorted(map(sorted, networkx.connected_components(joined))):
-            kinds = {parse_code(self.topology.link(i, j))[0] for i, j in itertools.combinations(part, 2)}
-            if kinds.isdisjoint(PCIE_KINDS) and any(total[g] > _most_nvlinks(self.cards[g]) for g in part):
-                node: Device = ("nvswitch", next(numbers))
-                self.graph.add_node(node, label=f"NVSwitch {node[1]}")
-                for g in part:
-                    port = nvlink(widest[g], self.cards[g], self.cards[g])
-                    self._join(("gpu", g), node, port.gb_per_s, f"NV{port.nvlinks}", port.source)
-            else:
-                for (i, j), found in links.items():
-                    if i in part:
-                        self._join(("gpu", i), ("gpu", j), found.gb_per_s, f"NV{found.nvlinks}", found.source)
-
-
-def _most_nvlinks(card: Card | None) -> int:
-    return card.nvlink_links if card is not None and card.nvlink_links else _MOST_NVLINKS_PER_GPU
-
-
-def _gpus(members: Iterable[Device]) -> tuple[int, ...]:
-    return tuple(number for kind, number in members if kind == "gpu" and isinstance(number, int))
-
-
-def _rate(found: Link) -> float:
-    return found.gb_per_s
+    wired = wiring(topology)
+    graph: networkx.Graph[Device] = networkx.Graph(
+        topology=topology,
+        cards=wired.cards,
+        links=wired.links,
+        nest=wired.nest,
+        above=wired.above,
+        warnings=wired.nest.warnings,
+    )
+    for device, node in wired.nodes.items():
+        facts = {"card": node.card} if device[0] == "gpu" else {}
+        graph.add_node(device, label=node.label, **facts)
+    for (a, b), edge in wired.edges.items():
+        graph.add_edge(a, b, gb_per_s=edge.gb_per_s, kind=edge.kind, source=edge.source)
+    return graph

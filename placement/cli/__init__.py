@@ -25,6 +25,8 @@ def main() -> NoReturn:
 
 def run() -> int:
     """Run the command line and return its exit code."""
+    # Looking for plugins reads the metadata of every installed distribution, and would run code that is not ours.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from placement.cli.app import app
     from placement.errors import PlacementError, SolverBug
     from placement.output import ReaderGone

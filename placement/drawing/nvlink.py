@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from placement.drawing.shapes import Anchor, Arc, Box, Text, TextStyle
 from topologies.links import Link, LinkKind
 from topologies.model import Pair
+from topologies.wiring import connected
 
 if TYPE_CHECKING:
     import networkx
@@ -85,16 +86,14 @@ class Bundle:
 
 def bundles(graph: networkx.Graph[Device]) -> tuple[Bundle, ...]:
     """Return the groups of GPUs that NVLink joins in the *graph* of a machine, ascending."""
-    import networkx
-
     links: Mapping[Pair, Link] = graph.graph["links"]
     joined = {pair: link for pair, link in links.items() if link.kind is LinkKind.NVLINK}
     found = []
-    for part in networkx.connected_components(networkx.Graph(joined.keys())):
+    for part in connected(joined):
         inside = {pair: link for pair, link in sorted(joined.items()) if pair[0] in part}
         switched = any(node[0] == "nvswitch" for g in part for node in graph["gpu", g])
-        found.append(Bundle(tuple(sorted(part)), inside, switched))
-    return tuple(sorted(found, key=lambda bundle: bundle.gpus))
+        found.append(Bundle(part, inside, switched))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,14 @@ When to modify: `solvers.problem` gets a rule or a term that makes one of the ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from solvers.cpsat.pools import Pools, Us, least_of, most_of, shortest_step
 from solvers.problem import Option, Problem, Sharing
 
 ROUNDS = 3
 """What is dropped raises the bounds by which more is dropped; later rounds rarely find anything."""
-
-Us = tuple[int, ...]
-"""µs per stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +42,11 @@ def reduce(problem: Problem, step_limit: int | None = None) -> Choices:
     """
     work = _Reduction(problem)
     work.drop_what_does_not_fit()
-    work.drop_dominated()
     if step_limit is not None:
         for _ in range(ROUNDS):
             if not work.drop_slow(step_limit):
                 break
+    work.drop_dominated()
     return work.choices()
 
 
@@ -61,6 +59,11 @@ class _Reduction:
         self.size: dict[int, int] = {}
         for group in problem.groups:
             self.size[group.profile] = min(len(group.devices), self.size.get(group.profile, len(group.devices)))
+        self.roomiest: dict[int, int] = {}
+        for room in self.room:
+            for g, mib in room.items():
+                profile = problem.groups[g].profile
+                self.roomiest[profile] = max(self.roomiest.get(profile, 0), mib)
         self.left: list[dict[int, list[list[int]]]] = []
         for item in problem.items:
             of_profile: dict[int, list[list[int]]] = {
@@ -147,45 +150,37 @@ class _Reduction:
 
     def drop_slow(self, limit: int) -> bool:
         """Profiles and options with which the step would be longer than *limit*; return whether there were any."""
+        dropped = self._drop_slow_profiles(limit)
         fastest = [{p: self._fastest(i, p) for p in left} for i, left in enumerate(self.left)]
         if not all(fastest):
             return False
-        least = [_least(us.values()) for us in fastest]
+        least = [least_of(us.values()) for us in fastest]
         nothing = (0,) * len(self.problem.stages)
-        dropped = False
         for i, left in enumerate(self.left):
+            rest = most_of([nothing, *(least[j] for j in range(len(least)) if j != i)])
             for profile in list(left):
-                rest = [nothing, *(least[j] for j in range(len(least)) if j != i)]
-                others: list[Us] = []
-                bound = 0
-                for j in range(len(least)):
-                    if j != i:
-                        beside = list(self._beside(i, profile, j, fastest))
-                        others.append(_least(alone for alone, _ in beside) if beside else ())
-                        bound = max(
-                            bound,
-                            min((self._step(_most([both, *rest])) for _, both in beside), default=limit + 1),
-                        )
-                if bound > limit:
-                    del left[profile]
-                    dropped = True
-                    continue
-                dropped |= self._drop_slow_options(i, profile, _most([*others, *rest]), limit)
+                dropped |= self._drop_slow_options(i, profile, rest, limit)
         return dropped
 
-    def _beside(
-        self, i: int, profile: int, j: int, fastest: Sequence[dict[int, Us]]
-    ) -> Iterable[tuple[Us, Us]]:
-        """Yield (µs of *j*, µs of both) for each way in which *j* can stand beside item *i* on a group of *profile*."""
-        apart = (i, j) in self.problem.apart or (j, i) in self.problem.apart
-        together = (i, j) in self.problem.together or (j, i) in self.problem.together
-        mine = fastest[i][profile]
-        for other, us in fastest[j].items():
-            disjoint = not together and self.size[profile] + self.size[other] <= len(self.problem.devices)
-            if disjoint or (self.problem.sharing is Sharing.PARTIAL and not apart):
-                yield us, _most([mine, us])
-            elif other == profile and not apart:
-                yield us, tuple(a + b for a, b in zip(mine, us, strict=True))
+    def _drop_slow_profiles(self, limit: int) -> bool:
+        if self.problem.sharing is not Sharing.POOL:
+            return False
+        pools = Pools(
+            self.problem,
+            fastest=[{p: self._fastest(i, p) for p in left} for i, left in enumerate(self.left)],
+            least=[{p: self._least_memory(i, p) for p in left} for i, left in enumerate(self.left)],
+            room=self.roomiest,
+            size=self.size,
+        )
+        kept = pools.shorter_than(limit)
+        if kept is None:
+            return False
+        dropped = False
+        for left, profiles in zip(self.left, kept, strict=True):
+            for profile in left.keys() - profiles:
+                del left[profile]
+                dropped = True
+        return dropped
 
     def _drop_slow_options(self, i: int, profile: int, rest: Us, limit: int) -> bool:
         slots = self.left[i][profile]
@@ -197,7 +192,7 @@ class _Reduction:
             ]
             kept.append([
                 o for o in options
-                if self._step(_most([[a + b for a, b in zip(self.us[i][s][o], elsewhere, strict=True)], rest])) <= limit
+                if shortest_step(self.problem, most_of([[a + b for a, b in zip(self.us[i][s][o], elsewhere, strict=True)], rest])) <= limit
             ])
         changed = kept != slots
         self._keep(i, profile, kept)
@@ -209,16 +204,6 @@ class _Reduction:
             sum(min(self.us[i][s][o][stage] for o in options) for s, options in enumerate(slots))
             for stage in range(len(self.problem.stages))
         )
-
-    def _step(self, us: Sequence[int]) -> int:
-        """Return the step whose stages take *us*, if all lanes can run at the same time."""
-        outside, lanes = 0, dict[int, int]()
-        for length, stage in zip(us, self.problem.stages, strict=True):
-            if stage.lane is None:
-                outside += length
-            else:
-                lanes[stage.lane] = lanes.get(stage.lane, 0) + length
-        return outside + max(lanes.values(), default=0)
 
 
 def _most_room(problem: Problem, i: int) -> dict[int, int]:
@@ -237,14 +222,6 @@ def _us(problem: Problem, option: Option) -> Us:
     for operation, spent in zip(problem.operations, option.times, strict=True):
         us[operation.stage] += spent
     return tuple(us)
-
-
-def _least(rows: Iterable[Us]) -> Us:
-    return tuple(map(min, zip(*rows, strict=True)))
-
-
-def _most(rows: Iterable[Sequence[int]]) -> Us:
-    return tuple(map(max, zip(*rows, strict=True)))
 
 
 def _undominated(options: Sequence[tuple[int, Option]]) -> list[int]:

@@ -75,19 +75,14 @@ class _Search:
     def run(self) -> None:
         """Prove one term after the other; return early when the time is over, or there is no answer."""
         problem = self.problem
-        self.answer = greedy.first_answer(problem)
-        step_limit = None
-        if self.answer is not None:
-            step = check.step(problem, self.answer)
-            if self.options.on_incumbent is not None:
-                self.options.on_incumbent(step, lower_bounds(problem)[Term.STEP])
-            if problem.primary is Term.STEP:
-                step_limit = step if self.options.first_term_only else band(problem, step)
+        step_limit = self._first_limit()
         smallest = canonical(problem, reduce(problem, step_limit))
         if smallest.choices.is_empty:
             self._no_answer()
             return
         built = Built(problem, smallest)
+        if self.answer is None and step_limit is not None:
+            built.keep(built.term(Term.STEP), step_limit)
         if self.answer is not None:
             built.hint = built.x.hint(self.answer)
         for term in entries(problem, first_term_only=True):
@@ -101,6 +96,21 @@ class _Search:
             if not self._settle_ids(built):
                 return
         self.is_finished = True
+
+    def _first_limit(self) -> int | None:
+        """Return the longest step worth looking at, µs: what is known already, or a first answer; None for any."""
+        problem, options = self.problem, self.options
+        if problem.primary is Term.STEP and options.first_term_only and options.step_below is not None:
+            return options.step_below - 1
+        self.answer = greedy.first_answer(problem)
+        if self.answer is None:
+            return None
+        step = check.step(problem, self.answer)
+        if options.on_incumbent is not None:
+            options.on_incumbent(step, lower_bounds(problem)[Term.STEP])
+        if problem.primary is not Term.STEP:
+            return None
+        return step if options.first_term_only else band(problem, step)
 
     def _prove_band(self, built: Built) -> bool:
         """Drive the terms of the band to their optimum; return whether all are proven."""

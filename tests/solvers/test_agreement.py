@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from cases import CASES
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from strategies import is_small, problems
 
 from solvers import check, cpsat, exhaustive, greedy
 from solvers.bounds import lower_bounds
+from solvers.cpsat.reduce import reduce
 from solvers.problem import Problem, Term
 from solvers.result import Options, Status
 
@@ -42,6 +46,39 @@ def test_first_term_only_proves_the_same(problem: Problem):
     whole, first = (cpsat.solve(problem, Options(first_term_only=only)) for only in (False, True))
     assert first.status is whole.status
     assert first.proofs == whole.proofs[: len(first.proofs)]
+
+
+@given(problems(), st.integers(-2, 2))
+@settings(max_examples=EXAMPLES)
+def test_a_step_that_is_known_hides_no_shorter_one(problem: Problem, above: int):
+    """Below a known step there is the optimum, or nothing; never another value."""
+    problem = dataclasses.replace(problem, primary=Term.STEP)
+    assume(is_small(problem))
+    best = exhaustive.solve(problem, Options(first_term_only=True))
+    assume(best.answer is not None)
+    star = best.proofs[0].value
+    found = cpsat.solve(problem, Options(first_term_only=True, step_below=star + above))
+    if above <= 0:
+        assert found.status is Status.INFEASIBLE
+    else:
+        assert found.proofs == best.proofs
+
+
+@given(problems(), st.integers(0, 3))
+@settings(max_examples=EXAMPLES)
+def test_what_is_dropped_is_in_no_answer_that_is_short_enough(problem: Problem, above: int):
+    """The oracle's optimum survives every limit that it keeps, groups and options."""
+    problem = dataclasses.replace(problem, primary=Term.STEP)
+    assume(is_small(problem))
+    best = exhaustive.solve(problem, Options(first_term_only=True))
+    assume(best.answer is not None)
+    left = reduce(problem, check.step(problem, best.answer) + above)
+    terms = check.terms(problem, best.answer)
+    smaller = dataclasses.replace(
+        problem, items=tuple(dataclasses.replace(item, groups=kept) for item, kept in zip(problem.items, left.groups, strict=True))
+    )
+    again = exhaustive.solve(smaller, Options(first_term_only=True))
+    assert again.proofs[0].value == terms[Term.STEP]
 
 
 @given(problems())
