@@ -1,12 +1,12 @@
 """
 Which groups of GPUs a role may take, in which rank order, and what each group offers.
 
-A candidate is a *set* of GPUs with a *rank order*. Sets come from rule ``contiguity`` (b) and rule ``same_card``; orders from
+A candidate is a *set* of GPUs (`placement.sets`) with a *rank order*. Orders come from
 rule ``contiguity`` (a): a TP block is a run of consecutive ranks whose ids ascend, blocks follow their smallest id. Different
 cuts into blocks can favour different TP sizes, so every cut that no other cut beats in all of them is a candidate of its own:
 the choice is the solver's.
 
-When to modify: a rule about *which GPUs may form a group* changes.
+When to modify: a rule about rank orders changes, or the cost model asks something new of a group.
 """
 
 from __future__ import annotations
@@ -18,21 +18,13 @@ from dataclasses import dataclass, replace
 from placement.hardware import Hardware
 from placement.machine import Machine
 from placement.rules import Rules
+from placement.sets import Sets, sets
 from topologies import bandwidth
 from topologies.domains import Level
 
 GB = 1e9
-MAX_USABLE_GPUS = 16
-"""All sets of the usable GPUs are looked at: 65,535 at sixteen."""
-
-MAX_SETS = 3000
-"""Beyond it a model would be too large to prove; what is left out is said (`Candidates.is_complete`)."""
-
 MAX_CUTS = 1000
 """Cuts of one set into TP blocks that are compared before the search settles for the best of them."""
-
-SAME_CARD_TOLERANCE = 0.05
-"""Rule ``same_card``: capacities within 5 %."""
 
 Blocks = tuple[tuple[int, ...], ...]
 
@@ -77,67 +69,17 @@ def candidates(
     only
         These sets and no others, whatever the rules say of their shape.
     """
-    chosen = _sets(machine, rules, frozenset(sizes)) if only is None else sorted(only)
-    complete = len(chosen) <= MAX_SETS
+    chosen = sets(machine, rules, sizes) if only is None else Sets(tuple(sorted(only)), is_complete=True)
+    complete = chosen.is_complete
     tps = tuple(sorted({tp for tp in tp_sizes if tp > 1}))
     cutter = _Cutter(machine, tps, contiguity=rules.contiguity)
     found: list[Candidate] = []
-    for gpus in chosen[:MAX_SETS]:
+    for gpus in chosen.listed:
         offers, exhaustive = cutter.orders(gpus)
         complete = complete and exhaustive
         base = _base_hardware(machine, gpus)
         found += [Candidate(order, _with_blocks(base, offer)) for order, offer in offers]
     return Candidates(tuple(sorted(found, key=lambda c: (sorted(c.gpus), c.gpus))), complete)
-
-
-# ── which sets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def card_classes(machine: Machine) -> tuple[tuple[int, ...], ...]:
-    """Return the usable GPUs by class: the same chip, capacities within `SAME_CARD_TOLERANCE` of the class's smallest."""
-    classes: list[list[int]] = []
-    for gpu in sorted(machine.usable, key=lambda g: (machine.cards[g].chip, machine.capacity_mib[g], g)):
-        first = classes[-1][0] if classes else None
-        if (
-            first is not None
-            and machine.cards[first].chip == machine.cards[gpu].chip
-            and machine.capacity_mib[gpu] <= machine.capacity_mib[first] * (1 + SAME_CARD_TOLERANCE)
-        ):
-            classes[-1].append(gpu)
-        else:
-            classes.append([gpu])
-    return tuple(sorted(tuple(sorted(c)) for c in classes))
-
-
-def _sets(machine: Machine, rules: Rules, sizes: frozenset[int]) -> list[tuple[int, ...]]:
-    """Return the sets that ``contiguity`` (b) and ``same_card`` allow, by size, then ids."""
-    classes = card_classes(machine) if rules.same_card else (machine.usable,)
-    allowed: list[tuple[int, ...]] = []
-    for members in classes:
-        for size in sorted(sizes):
-            if size > len(members):
-                continue
-            sets: Iterable[tuple[int, ...]] = itertools.combinations(members, size)
-            if rules.contiguity:
-                sets = _fewest_domains(sets, machine)
-            allowed += sets
-    return sorted(allowed, key=lambda s: (len(s), s))
-
-
-def _fewest_domains(sets: Iterable[tuple[int, ...]], machine: Machine) -> Sequence[tuple[int, ...]]:
-    """
-    Keep the sets that touch no more domains than their size forces, level by level.
-
-    All sets have the same size. What a size forces at a level is the least that any set reaches which was kept at the levels
-    before: a bridged pair over two switches stays one candidate, although two GPUs of one switch would touch fewer switches.
-    """
-    kept = [(sum(1 << g for g in gpus), gpus) for gpus in sets]
-    for _, partition in machine.levels:
-        masks = [sum(1 << g for g in domain) for domain in partition]
-        touched = [sum(1 for mask in masks if mask & bits) for bits, _ in kept]
-        fewest = min(touched)
-        kept = [entry for entry, count in zip(kept, touched, strict=True) if count == fewest]
-    return [gpus for _, gpus in kept]
 
 
 # ── which rank orders ───────────────────────────────────────────────────────────────────────────────────────────────────

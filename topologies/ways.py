@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
@@ -73,6 +73,22 @@ class Ways:
         crossing = Counter(itertools.chain.from_iterable(hop.edges for hop in hops))
         share = {edge: self.capacity[edge] / count for edge, count in crossing.items()}
         return [min(hop.gb_per_s, *map(share.__getitem__, hop.edges)) if hop.edges else hop.gb_per_s for hop in hops]
+
+    def are_twins(self, a: int, b: int, others: Iterable[int]) -> bool:
+        """
+        Whether the GPUs *a* and *b* can be exchanged: the same ways to memory, to each other and to each of *others*.
+
+        Ways are the same that carry as much over edges that carry as much, and share the same edges with other GPUs' ways.
+        """
+        pairs = [(self.to_host[a], self.to_host[b]), (self.hops_of[a][b], self.hops_of[b][a])]
+        for c in set(others) - {a, b}:
+            pairs += [(self.hops_of[a][c], self.hops_of[b][c]), (self.hops_of[c][a], self.hops_of[c][b])]
+        return all(self._view(one) == self._view(other) for one, other in pairs)
+
+    def _view(self, hop: Hop | None) -> tuple[object, ...] | None:
+        if hop is None:
+            return None
+        return (hop.gb_per_s, hop.nvlink, sorted(hop.shared), [self.capacity[e] for e in hop.edges])
 
 
 _known: WeakKeyDictionary[Wiring, Ways] = WeakKeyDictionary()
