@@ -116,7 +116,7 @@ def choices(
         return
     match part:
         case Part.TRAIN:
-            yield from _train_choices(role, _train_menu(role), hardware, kind)
+            yield from _train_choices(role, _train_menu(role), hardware, kind, supported=supported)
         case Part.ROLLOUT:
             yield from _rollout_choices(role, _rollout_menu(role), hardware, kind)
         case Part.FROZEN:
@@ -150,15 +150,17 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
     if precision(role, hardware) is None:
         types = " or ".join(role.precision)
         return f"{role.name} asks for {types}, which compute capability {have} does not run (rule supported)"
+    if part is Part.TRAIN and not any(_updates(hardware, master) for master in _train_menu(role).master):
+        return f"{role.name} asks for a bf16 master, which compute capability {have} does not run (rule supported)"
     return None
 
 
 def _train_choices(
-    role: Role, menu: TrainMenu, hardware: Hardware, kind: Precision
+    role: Role, menu: TrainMenu, hardware: Hardware, kind: Precision, *, supported: bool
 ) -> Iterator[tuple[Choice, int]]:
     for (layout, place), (a, master), (b, offload), (c, tokens) in itertools.product(
         _layouts(role, hardware),
-        enumerate(menu.master),
+        ((a, master) for a, master in enumerate(menu.master) if not supported or _updates(hardware, master)),
         enumerate(menu.offload),
         enumerate(menu.micro_batch_tokens),
     ):
@@ -194,6 +196,11 @@ def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
 
 def _runs(hardware: Hardware, what: Engine | Precision) -> bool:
     return hardware.compute_capability >= LEAST_CAPABILITY[what]
+
+
+def _updates(hardware: Hardware, master: Master) -> bool:
+    """Whether the optimizer can run on weights of this precision; any card adds in 32 bits."""
+    return master is Master.FP32 or _runs(hardware, Precision.BF16)
 
 
 def _engine(role: Role, part: Part) -> Engine:

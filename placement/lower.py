@@ -108,20 +108,20 @@ def _devices(machine: Machine) -> tuple[Device, ...]:
     island_of = {gpu: k for k, island in enumerate(islands) for gpu in island}
     return tuple(
         Device(
-            capacity=max(machine.capacity_mib[g] - machine.reserved_mib[g], 0),
+            capacity=room,
             comfort=machine.capacity_mib[g] * COMFORT_PERCENT // 100,
             island=island_of[g],
         )
-        for g in machine.usable
+        for g, room in zip(machine.usable, machine.room_mib, strict=True)
     )
 
 
 def _item(instance: Instance, menu: Menu, role: Role) -> tuple[Item, tuple[tuple[PricedChoice, ...], ...]]:
     """Say which groups *role* may take and what it can do there."""
     usable = len(instance.machine.usable)
-    least = instance.rules.min_gpus.get(role.name, 1)
-    hard = role.min_gpus is not None or role.gpu_menu is not None or usable >= HARD_MIN_GPUS
-    allowed = {n for n in sizes(role, usable) if n >= least or not hard or role.gpu_menu is not None}
+    least = least_gpus(instance, role)
+    hard = instance.rules.min_gpus_is_written or usable >= HARD_MIN_GPUS
+    allowed = {n for n in sizes(role, usable) if n >= least or not hard}
     slots, meaning = [], []
     for part_number, part in enumerate(parts(role)):
         options, choices = [], []
@@ -138,6 +138,13 @@ def _item(instance: Instance, menu: Menu, role: Role) -> tuple[Item, tuple[tuple
     offered = set.intersection(*({option.profile for option in slot} for slot in slots))
     groups = tuple(g for g, profile in enumerate(menu.profile_of) if profile in offered)
     return Item(groups, tuple(slots)), tuple(meaning)
+
+
+def least_gpus(instance: Instance, role: Role) -> int:
+    """Rule ``min_gpus``: return how many GPUs *role* wants; what the workload itself says of the role takes its place."""
+    if role.min_gpus is not None or role.gpu_menu is not None:
+        return 1
+    return instance.rules.min_gpus.get(role.name, 1)
 
 
 def _pairs(instance: Instance, index: dict[RoleName, int], relation: Relation) -> Iterator[tuple[int, int]]:
@@ -188,11 +195,6 @@ def _labels(machine: Machine, level: Level) -> tuple[int, ...]:
 
 def _shared_reserves(instance: Instance, index: dict[RoleName, int]) -> Iterator[SharedReserve]:
     """Rule ``reward_reserve``: more stays free on a GPU that the reward model shares."""
-    percent, machine = instance.rules.reward_reserve_percent, instance.machine
-    if percent is None or RoleName.REWARD not in index:
-        return
-    held = {g: machine.topology.gpus[g].memory_used_mib or 0 for g in machine.usable}
-    yield SharedReserve(
-        index[RoleName.REWARD],
-        tuple(max(int(machine.capacity_mib[g] * (1 - percent / 100)) - held[g], 0) for g in machine.usable),
-    )
+    percent = instance.rules.reward_reserve_percent
+    if percent is not None and RoleName.REWARD in index:
+        yield SharedReserve(index[RoleName.REWARD], instance.machine.room_beside_reward_mib(percent))

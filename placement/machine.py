@@ -66,6 +66,18 @@ class Machine:
             for level in Level
         )
 
+    @property
+    def room_mib(self) -> tuple[int, ...]:
+        """What a plan may use of each usable GPU, MiB."""
+        return tuple(max(self.capacity_mib[g] - self.reserved_mib[g], 0) for g in self.usable)
+
+    def room_beside_reward_mib(self, percent: float) -> tuple[int, ...]:
+        """What roles may use of each usable GPU that they share with a reward model, of which *percent* stays free, MiB."""
+        return tuple(
+            max(int(self.capacity_mib[g] * (1 - percent / 100)) - (self.topology.gpus[g].memory_used_mib or 0), 0)
+            for g in self.usable
+        )
+
     def has_nvlink(self, a: int, b: int) -> bool:
         """Whether GPUs *a* and *b* are joined by NVLink."""
         code = self.topology.link(a, b)

@@ -122,9 +122,7 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates, know
     phases = tuple(dict.fromkeys(work for _, work, _ in operations))
     profiles: dict[Hardware, int] = {}
     profile_of = tuple(profiles.setdefault(group.hardware, len(profiles)) for group in found.groups)
-    room = max(
-        (c - r for c, r in zip(instance.machine.capacity_mib, instance.machine.reserved_mib, strict=True)), default=0
-    )
+    room = _most_room_mib(instance)
     before = {} if known is None or known.room_mib != room else _by_hardware(known)
     priced: dict[tuple[RoleName, Part, int], tuple[PricedChoice, ...]] = {}
     refusals: dict[RoleName, tuple[str, ...]] = {}
@@ -154,6 +152,13 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates, know
         is_complete=found.is_complete,
         room_mib=room,
     )
+
+
+def _most_room_mib(instance: Instance) -> int:
+    """Return what the roomiest usable GPU leaves, MiB; beside a reward model that can be more than alone."""
+    machine, percent = instance.machine, instance.rules.reward_reserve_percent
+    beside = () if percent is None else machine.room_beside_reward_mib(percent)
+    return max((*machine.room_mib, *beside))
 
 
 def _by_hardware(tables: Menu) -> dict[tuple[RoleName, Part, Hardware], tuple[PricedChoice, ...]]:

@@ -33,7 +33,7 @@ RULES = (
         "on",
         "on, off",
         "The GPUs of a TP block are pairwise joined by NVLink (without NVLink: lie in one closest domain), "
-        "and a role's group touches no more domains than its size forces.",
+        "and a role's group touches no more domains than its size forces, unless it takes whole domains.",
     ),
     Rule(
         "sharing",
@@ -58,7 +58,8 @@ RULES = (
         "min_gpus",
         "critic 2",
         "a count, off",
-        "The critic gets so many GPUs or more: hard where six or more GPUs are usable, else a wish.",
+        "The critic gets so many GPUs or more: hard where six or more GPUs are usable or where you wrote it, else a wish. "
+        "A role's own `gpus:` in the workload takes the place of it.",
     ),
     Rule(
         "busy",

@@ -78,6 +78,8 @@ class Rules:
         The GPUs of a role are the same chip with (almost) the same memory.
     critic_min_gpus
         GPUs that a critic wants; 1 for no such wish.
+    min_gpus_is_written
+        Whether the user wrote that number: then it is no wish, but hard.
     busy_mib
         A GPU of which other processes hold more is not used; None: all are.
     supported
@@ -95,6 +97,7 @@ class Rules:
     reward_reserve_percent: float | None = 20.0
     same_card: bool = True
     critic_min_gpus: int = 2
+    min_gpus_is_written: bool = False
     busy_mib: int | None = 2048
     supported: bool = True
     affinity: bool = True
@@ -145,7 +148,7 @@ class Rules:
         default = Rules()
         for name, field in _FIELDS.items():
             value = getattr(self, field)
-            if value != getattr(default, field):
+            if value != getattr(default, field) or (name == "min_gpus" and self.min_gpus_is_written):
                 said[name] = _switch_text(field, value)
         return said
 
@@ -208,9 +211,10 @@ def _apply(rules: Rules, word: str) -> Rules:
         raise InputError(f"there is no rule {name!r}{hint}: the rules are {known}")
     field = _FIELDS[name]
     try:
-        return dataclasses.replace(rules, **{field: _READERS[field](value)})
+        rules = dataclasses.replace(rules, **{field: _READERS[field](value)})
     except ValueError:
         raise InputError(f"rule {name} cannot be {value!r}: it takes {_rule(name).takes}") from None
+    return dataclasses.replace(rules, min_gpus_is_written=True) if name == "min_gpus" else rules
 
 
 def _apply_bare(rules: Rules, name: str) -> Rules:
