@@ -53,6 +53,7 @@ PRESETS = tuple(_TABLE)
 """Names of the readings of rule ``isolation``."""
 
 
+CRITIC_MIN_GPUS = 2
 DEFAULT_RESERVE = Reserve(percent=5.0, mib=1024)
 
 
@@ -77,9 +78,7 @@ class Rules:
     same_card
         The GPUs of a role are the same chip with (almost) the same memory.
     critic_min_gpus
-        GPUs that a critic wants; 1 for no such wish.
-    min_gpus_is_written
-        Whether the user wrote that number: then it is no wish, but hard.
+        GPUs that a critic gets at least, as the user wrote it; None: it wants `CRITIC_MIN_GPUS`.
     busy_mib
         A GPU of which other processes hold more is not used; None: all are.
     supported
@@ -96,8 +95,7 @@ class Rules:
     reserve: Reserve = DEFAULT_RESERVE
     reward_reserve_percent: float | None = 20.0
     same_card: bool = True
-    critic_min_gpus: int = 2
-    min_gpus_is_written: bool = False
+    critic_min_gpus: int | None = None
     busy_mib: int | None = 2048
     supported: bool = True
     affinity: bool = True
@@ -115,7 +113,13 @@ class Rules:
     @property
     def min_gpus(self) -> Mapping[RoleName, int]:
         """The GPUs that roles want by rule ``min_gpus``."""
-        return {RoleName.CRITIC: self.critic_min_gpus} if self.critic_min_gpus > 1 else {}
+        least = CRITIC_MIN_GPUS if self.critic_min_gpus is None else self.critic_min_gpus
+        return {RoleName.CRITIC: least} if least > 1 else {}
+
+    @property
+    def min_gpus_is_written(self) -> bool:
+        """Whether the user wrote a number for rule ``min_gpus``: then it is no wish, but hard."""
+        return self.critic_min_gpus is not None
 
     def excusing(self, a: RoleName, b: RoleName) -> Self:
         """Return the same rules, but that roles *a* and *b* may share."""
@@ -148,7 +152,7 @@ class Rules:
         default = Rules()
         for name, field in _FIELDS.items():
             value = getattr(self, field)
-            if value != getattr(default, field) or (name == "min_gpus" and self.min_gpus_is_written):
+            if value != getattr(default, field):
                 said[name] = _switch_text(field, value)
         return said
 
@@ -211,10 +215,9 @@ def _apply(rules: Rules, word: str) -> Rules:
         raise InputError(f"there is no rule {name!r}{hint}: the rules are {known}")
     field = _FIELDS[name]
     try:
-        rules = dataclasses.replace(rules, **{field: _READERS[field](value)})
+        return dataclasses.replace(rules, **{field: _READERS[field](value)})
     except ValueError:
         raise InputError(f"rule {name} cannot be {value!r}: it takes {_rule(name).takes}") from None
-    return dataclasses.replace(rules, min_gpus_is_written=True) if name == "min_gpus" else rules
 
 
 def _apply_bare(rules: Rules, name: str) -> Rules:

@@ -115,7 +115,10 @@ def contiguous(listed: Sequence[Gpus], machine: Machine, members: Gpus) -> list[
 def twin_classes(machine: Machine) -> tuple[Gpus, ...]:
     """Return the usable GPUs in classes of which any two can be exchanged: same card, memory, domains, and ways to all others."""
     between = ways(machine.wiring)
-    home = {g: tuple(k for _, level in machine.levels for k, d in enumerate(level) if g in d) for g in machine.usable}
+    # Two GPUs that are alone in their domains are as exchangeable as two of one domain.
+    home = {
+        g: [d if len(d) > 1 else () for _, level in machine.levels for d in level if g in d] for g in machine.usable
+    }
 
     def are_twins(a: int, b: int) -> bool:
         same = all(
