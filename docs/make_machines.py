@@ -20,7 +20,8 @@ from pathlib import Path
 from placement.catalog import load_workload, workload_names
 from placement.checking import problems
 from placement.instance import make_instance
-from placement.planner import Outcome, plan, seconds
+from placement.planner import Outcome, plan
+from placement.prices import seconds
 from placement.rules import parse_rules
 from topologies import sources
 from topologies.catalog import machine_names

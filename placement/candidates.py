@@ -26,6 +26,9 @@ GB = 1e9
 MAX_CUTS = 1000
 """Cuts of one set into TP blocks that are compared before the search settles for the best of them."""
 
+MAX_CUTS_IN_ALL = 24_000
+"""The same, of all sets; those that come later get an equal share of what is left."""
+
 Blocks = tuple[tuple[int, ...], ...]
 
 
@@ -74,8 +77,10 @@ def candidates(
     tps = tuple(sorted({tp for tp in tp_sizes if tp > 1}))
     cutter = _Cutter(machine, tps, contiguity=rules.contiguity)
     found: list[Candidate] = []
-    for gpus in chosen.listed:
-        offers, exhaustive = cutter.orders(gpus)
+    left = MAX_CUTS_IN_ALL
+    for k, gpus in enumerate(chosen.listed):
+        offers, exhaustive, spent = cutter.orders(gpus, at_most=min(MAX_CUTS, left // (len(chosen.listed) - k)))
+        left -= spent
         complete = complete and exhaustive
         base = _base_hardware(machine, gpus)
         found += [Candidate(order, _with_blocks(base, offer)) for order, offer in offers]
@@ -98,22 +103,29 @@ class _Cutter:
         self._alone: dict[tuple[int, ...], float | None] = {}
         self._closest = {tp: self._closest_domains(tp) for tp in tps}
 
-    def orders(self, gpus: tuple[int, ...]) -> tuple[list[tuple[tuple[int, ...], Offer]], bool]:
-        """Return the rank orders of *gpus* that no other beats in every TP size (ascending ids always among them)."""
+    def orders(
+        self, gpus: tuple[int, ...], *, at_most: int = MAX_CUTS
+    ) -> tuple[list[tuple[tuple[int, ...], Offer]], bool, int]:
+        """
+        Return the rank orders of *gpus* that no other beats in every TP size (ascending ids always among them).
+
+        Beside it: whether all cuts were compared, and how many were; per TP size *at_most* so many.
+        """
         tps = [tp for tp in self.tps if len(gpus) % tp == 0]
         plain = self._offer(gpus, tps)
         if all(self._cannot_be_beaten(gpus, tp, plain.get(tp)) for tp in tps):
-            return [(gpus, plain)], True
+            return [(gpus, plain)], True, 0
         offers = {gpus: plain}
-        exhaustive = True
+        exhaustive, spent = True, 0
         for tp in tps:
-            cuts = list(itertools.islice(self._cuts(gpus, tp), MAX_CUTS + 1))
-            exhaustive = exhaustive and len(cuts) <= MAX_CUTS
-            for cut in cuts[:MAX_CUTS]:
+            cuts = list(itertools.islice(self._cuts(gpus, tp), at_most + 1))
+            exhaustive = exhaustive and len(cuts) <= at_most
+            spent += len(cuts)
+            for cut in cuts[:at_most]:
                 order = tuple(itertools.chain.from_iterable(cut))
                 if order not in offers:
                     offers[order] = self._offer(order, tps)
-        return _unbeaten(gpus, offers), exhaustive
+        return _unbeaten(gpus, offers), exhaustive, spent
 
     def _offer(self, order: tuple[int, ...], tps: Iterable[int]) -> Offer:
         offer = {}
@@ -201,6 +213,23 @@ def _base_hardware(machine: Machine, gpus: tuple[int, ...]) -> Hardware:
         ring_bytes_per_s=ring.gb_per_s * GB if ring else 0.0,
         ring_nvlink=ring.nvlink if ring else False,
         host_bytes_per_s=bandwidth.host_gb_per_s(machine.wiring, gpus) * GB,
+    )
+
+
+def ideal_hardware(machine: Machine, size: int) -> Hardware:
+    """Return what no group of *size* usable GPUs of *machine*, which are the same card, beats in anything."""
+    usable = machine.usable
+    fastest = max((bandwidth.pair_gb_per_s(machine.wiring, a, b) for a, b in itertools.permutations(usable, 2)), default=0.0)
+    one = _base_hardware(machine, usable[:1])
+    blocks = tuple(tp for tp in range(2, size + 1) if size % tp == 0)
+    return replace(
+        one,
+        gpus=size,
+        ring_bytes_per_s=fastest * GB if size > 1 else 0.0,
+        ring_nvlink=size > 1,
+        block_bytes_per_s=tuple((tp, fastest * GB) for tp in blocks),
+        block_nvlink=tuple((tp, True) for tp in blocks),
+        host_bytes_per_s=max(bandwidth.host_gb_per_s(machine.wiring, (g,)) for g in usable) * GB,
     )
 
 

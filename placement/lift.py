@@ -92,12 +92,13 @@ def lift(
 
 def proof(result: Result) -> Proof:
     """Return what *result* proves, in the map's words."""
-    first = result.proofs[0]
-    gap = (first.value - first.bound) / first.value if first.value else 0.0
+    star = result.step_star
+    assert star is not None
+    gap = (star.value - star.bound) / star.value if star.value else 0.0
     return Proof(
         status="optimal" if result.status is Status.OPTIMAL else "feasible",
-        objective=first.value,
-        bound=first.bound,
+        objective=star.value,
+        bound=star.bound,
         gap=round(gap, 6),
         objective_terms=tuple(TermValue(TERM_NAMES[p.term], p.value, p.bound) for p in result.proofs),
     )

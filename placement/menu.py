@@ -110,6 +110,11 @@ def menu(
     return _tables(instance, roles, found, known)
 
 
+def priced_menu(instance: Instance, groups: tuple[Candidate, ...]) -> Menu:
+    """Return the tables of *instance* over *groups*, whether its machine has such groups or not."""
+    return _tables(instance, instance.workload.placed, Candidates(groups, is_complete=True), None)
+
+
 def _tp_sizes(role: Role) -> Iterable[int]:
     yield from role.layout.tp
     if role.rollout is not None:

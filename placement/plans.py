@@ -123,7 +123,7 @@ class Proof:
     status
         ``optimal`` when every term is proven, else ``feasible``.
     objective, bound
-        The optimum of the first term and its bound (T* and µs unless another term was put first).
+        The shortest step T* (where another objective was put first: at the optimum of that) and its bound, µs.
     gap
         ``(objective - bound) / objective``.
     objective_terms
@@ -139,10 +139,22 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another plan's step beside ours, µs; None with a reason when there is none."""
+    """
+    Another plan beside ours.
+
+    Parameters
+    ----------
+    step_us
+        Its step, µs; None, with the reason as *note*, when there is none.
+    note
+        ``optimal``, or how far it is proven.
+    first_term
+        The optimum of the objective that was put before the step, if there was one.
+    """
 
     step_us: int | None
     note: str
+    first_term: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +165,19 @@ class Comparison:
     Parameters
     ----------
     free
-        The optimum without the rules that relate roles to each other (their price is the difference).
+        The optimum with the rules *lifted* out of the way; their price is the difference.
     colocated
         The trivial plan: every role on all usable GPUs, taking turns.
+    lifted
+        The rules of choice that are on.
+    why_not_colocated
+        Why the trivial plan is not taken although it is shorter; empty when it is not.
     """
 
     free: Alternative
     colocated: Alternative
+    lifted: tuple[str, ...] = ()
+    why_not_colocated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,18 @@ class Rules:
         """Return the same rules under another reading of ``isolation``."""
         return dataclasses.replace(self, preset=preset)
 
+    @property
+    def of_choice(self) -> tuple[str, ...]:
+        """The rules that are on and that `lifted` lifts, but for wishes, which cost no time outside the band."""
+        on = {
+            "isolation": self.preset != "free",
+            "contiguity": self.contiguity,
+            "same_card": self.same_card,
+            "min_gpus": bool(self.min_gpus),
+            "reward_reserve": self.reward_reserve_percent is not None,
+        }
+        return tuple(name for name, is_on in on.items() if is_on)
+
     def lifted(self) -> Self:
         """
         Return what is left when every rule of choice is lifted: any roles may share any group.

@@ -10,6 +10,7 @@ When to modify: a rule about *which GPUs may form a group* changes, or more GPUs
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -139,16 +140,13 @@ def twin_classes(machine: Machine) -> tuple[Gpus, ...]:
 
 def _runs_of_twins(classes: Sequence[Gpus], size: int) -> Iterator[Gpus]:
     """Yield the sets of *size* GPUs that take a run (or none) of each class."""
-    if not classes:
-        if size == 0:
-            yield ()
-        return
-    first, rest = classes[0], classes[1:]
-    room = sum(map(len, rest))
-    for count in range(max(0, size - room), min(size, len(first)) + 1):
-        for others in _runs_of_twins(rest, size - count):
-            for start in range(len(first) - count + 1) if count else (0,):
-                yield tuple(sorted((*first[start : start + count], *others)))
+    singles = [c[0] for c in classes if len(c) == 1]
+    runs = [[c[i:j] for i in range(len(c)) for j in range(i + 1, len(c) + 1)] for c in classes if len(c) > 1]
+    for some in itertools.product(*([(), *of_class] for of_class in runs)):
+        taken = tuple(itertools.chain.from_iterable(some))
+        if 0 <= size - len(taken) <= len(singles):
+            for others in itertools.combinations(singles, size - len(taken)):
+                yield tuple(sorted(taken + others)) if taken else others
 
 
 def _runs_of_neighbours(machine: Machine, members: Gpus, size: int) -> Iterator[Gpus]:

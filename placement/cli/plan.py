@@ -17,7 +17,8 @@ from placement.devicemap import SCHEMA, dump, to_document
 from placement.errors import InputError
 from placement.instance import Instance, Objective, make_instance
 from placement.output import json_text, refuse_existing, write_file, write_stdout
-from placement.planner import Outcome, SolverName, plan, seconds
+from placement.planner import Outcome, SolverName, plan
+from placement.prices import seconds
 from placement.rules import PRESETS, Rules, parse_rules
 from placement.sources import machine, visible_gpus
 from placement.workload import Workload

@@ -16,8 +16,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placement.planner import seconds
 from placement.plans import Alternative, GpuMemory, Plan, RolePlan
+from placement.prices import PROVEN, seconds, seconds_down
 
 WIDTH = 100
 BAR = 24
@@ -119,30 +119,32 @@ def _stages(plan: Plan) -> Table:
 
 
 def _against(plan: Plan) -> Text:
-    step = plan.estimate.step_us
-    trivial = plan.comparison.colocated
-    star = min(t.value for t in plan.proof.objective_terms if t.name == "step_us")
-    why = ", but the rules forbid it" if trivial.step_us is not None and trivial.step_us < star else ""
-    return Text(
-        f"trivial plan (every role on all GPUs, in turns): {_beside(step, trivial)}{why}\n"
-        f"without rules between roles: {_beside(step, plan.comparison.free)}"
-    )
+    step, compare = plan.estimate.step_us, plan.comparison
+    why = f": {compare.why_not_colocated}" if compare.why_not_colocated else ""
+    lines = [f"trivial plan (every role on all GPUs, in turns): {_beside(step, compare.colocated)}{why}"]
+    if compare.lifted:
+        lines.append(f"without the rules ({', '.join(compare.lifted)}): {_beside(step, compare.free)}")
+    return Text("\n".join(lines))
 
 
 def _beside(step: int, other: Alternative) -> str:
     if other.step_us is None:
         return other.note
+    first = f"{seconds(other.step_us)} ({other.note})" if other.note != PROVEN else seconds(other.step_us)
     ratio = other.step_us / step - 1
     if abs(ratio) < 0.0005:
-        return f"{seconds(other.step_us)}, as long as ours"
-    return f"{seconds(other.step_us)}, {abs(ratio):.1%} {'longer' if ratio > 0 else 'shorter'} than ours"
+        return f"{first}, as long as ours"
+    return f"{first}, {100 * abs(ratio):.1f} % {'longer' if ratio > 0 else 'shorter'} than ours"
 
 
 def _proof(plan: Plan) -> str:
     proof = plan.proof
     star = next(t for t in proof.objective_terms if t.name == "step_us")
-    times = f"T* {seconds(star.value)}, bound {seconds(star.bound)}"
-    open_terms = [t.name for t in proof.objective_terms if t.value != t.bound]
-    if not open_terms:
-        return f"proven: {times}, gap 0 %, every term"
-    return f"{times}, gap {proof.gap:.1%}; not proven: {', '.join(open_terms)}"
+    if star.bound == star.value:
+        known = f"no step is shorter than {seconds(star.value)} (gap 0 %)"
+    else:
+        known = f"shortest step found {seconds(star.value)}, none is below {seconds_down(star.bound)} (gap {100 * proof.gap:.1f} %)"
+    unproven = [t.name for t in proof.objective_terms if t.value != t.bound]
+    if not unproven:
+        return f"proven: {known}, and every term after it"
+    return f"{known}; not proven: {', '.join(unproven)}"
