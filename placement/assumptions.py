@@ -21,6 +21,10 @@ def assumptions(instance: Instance, menu: Menu, result: Result) -> tuple[str, ..
     ]
     if not menu.is_complete:
         said.append("too many groups to look at all of them: the plan is the best of those that were")
+    if menu.has_rough_rings:
+        said.append(
+            "rings over more than 8 GPUs are the best of a bounded search: some group may be faster than it is taken to be"
+        )
     machine = instance.machine
     cut = len(machine.topology.gpus) * (len(machine.topology.gpus) - 1) // 2 - len(machine.topology.links)
     if cut:

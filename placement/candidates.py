@@ -46,10 +46,12 @@ class Candidates:
     All candidates of a machine, by ascending GPU ids, then rank order.
 
     ``is_complete`` is False when some were left out because there were too many: an optimum over the rest is no proof.
+    ``has_rough_rings`` is True when some group of more than `topologies.bandwidth.EXACT_UP_TO` may have a faster ring.
     """
 
     groups: tuple[Candidate, ...]
     is_complete: bool
+    has_rough_rings: bool = False
 
 
 def candidates(
@@ -84,7 +86,10 @@ def candidates(
         complete = complete and exhaustive
         base = _base_hardware(machine, gpus)
         found += [Candidate(order, _with_blocks(base, offer)) for order, offer in offers]
-    return Candidates(tuple(sorted(found, key=lambda c: (sorted(c.gpus), c.gpus))), complete)
+    rough = any(
+        not bandwidth.ring(machine.wiring, gpus).is_best for gpus in chosen.listed if len(gpus) > bandwidth.EXACT_UP_TO
+    )
+    return Candidates(tuple(sorted(found, key=lambda c: (sorted(c.gpus), c.gpus))), complete, rough)
 
 
 # ── which rank orders ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -75,6 +75,7 @@ class Menu:
     priced: Mapping[tuple[RoleName, Part, int], tuple[PricedChoice, ...]]
     refusals: Mapping[RoleName, tuple[str, ...]]
     is_complete: bool
+    has_rough_rings: bool
     room_mib: int
 
 
@@ -155,6 +156,7 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates, know
         priced,
         refusals,
         is_complete=found.is_complete,
+        has_rough_rings=found.has_rough_rings,
         room_mib=room,
     )
 

@@ -13,6 +13,7 @@ When to modify: how traffic is routed, or a new pattern of traffic.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,11 +41,14 @@ class Ring:
         Whether it runs over NVLink only; true for one GPU.
     order
         The GPUs in ring order, the smallest first.
+    is_best
+        Whether no ring is faster; False where a bounded search ended before it knew.
     """
 
     gb_per_s: float
     nvlink: bool
     order: tuple[int, ...]
+    is_best: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,8 @@ def ring(machine: Machine, gpus: Sequence[int]) -> Ring:
     Return the best ring over *gpus*: the order whose slowest hop is fastest when all its hops run at once.
 
     An edge that several hops cross in one direction is shared between them. Best for groups of up to
-    `EXACT_UP_TO`; above, the best of a bounded search that takes near neighbours first: a ring that exists,
-    so its bandwidth is a lower bound. More GPUs are not always slower: a fourth can close a ring of NVLinks
+    `EXACT_UP_TO`; above, the best of a bounded search (`Ring.is_best`): a ring that exists, so its bandwidth
+    is a lower bound. More GPUs are not always slower: a fourth can close a ring of NVLinks
     that three cannot.
 
     Raises
@@ -146,26 +150,40 @@ def _best_ring(between: Ways, gpus: tuple[int, ...]) -> Ring:
         raise ValueError("a ring needs at least one GPU")
     if len(gpus) == 1:
         return Ring(math.inf, True, gpus)
-    order, rate = _RingSearch(between, gpus).run()
+    order, rate, is_best = _RingSearch(between, gpus).run()
     if order[1] > order[-1]:  # both directions are equally fast: one of them, always the same
         order = (order[0], *reversed(order[1:]))
-    return Ring(rate, all(hop.nvlink for hop in between.hops(order)), order)
+    return Ring(rate, all(hop.nvlink for hop in between.hops(order)), order, is_best)
 
 
 class _RingSearch:
     def __init__(self, between: Ways, gpus: tuple[int, ...]) -> None:
         self._between = between
         self._gpus = gpus
-        self._steps_left = math.inf if len(gpus) <= EXACT_UP_TO else max(_STEPS, len(gpus))
+        self._steps_left = math.inf
         self._crossing = [0] * len(between.capacity)
         self._left = set(gpus[1:])
         self._order = [gpus[0]]
         self._best: tuple[tuple[int, ...], float] = ((), -1.0)
         self._enough = self._upper_bound()
 
-    def run(self) -> tuple[tuple[int, ...], float]:
-        self._extend(math.inf)
-        return self._best
+    def run(self) -> tuple[tuple[int, ...], float, bool]:
+        """Return the order found, its rate, and whether no order has a better one."""
+        if len(self._gpus) <= EXACT_UP_TO:
+            self._extend(math.inf)
+            return *self._best, True
+        is_best = True
+        hops = {self._between.hop(a, b).gb_per_s for a, b in itertools.permutations(self._gpus, 2)}
+        rates = sorted((rate for rate in hops if rate <= self._enough), reverse=True)
+        # First rings of the fastest hops alone: that leaves few ways, and a ring found so is most likely the best.
+        for slower in (*rates[1:], 0.0):
+            self._best = (), slower
+            self._steps_left = max(_STEPS, len(self._gpus))
+            self._extend(math.inf)
+            is_best = is_best and self._steps_left > 0
+            if self._best[0]:
+                break
+        return *self._best, is_best or self._best[1] >= self._enough
 
     def _upper_bound(self) -> float:
         """
@@ -194,9 +212,7 @@ class _RingSearch:
                 self._best = tuple(self._order), closed
             self._uncross(here, self._order[0])
             return
-        for there in self._between.near[here]:
-            if there not in self._left:
-                continue
+        for there in self._next(here):
             if self._best[1] >= self._enough or self._steps_left <= 0:
                 return
             self._steps_left -= 1
@@ -208,6 +224,17 @@ class _RingSearch:
                 self._order.pop()
                 self._left.add(there)
             self._uncross(here, there)
+
+    def _next(self, here: int) -> list[int]:
+        """Return where to go from *here*, nearest first; in a bounded search, to whom fewest ways lead first (Warnsdorff)."""
+        near = [there for there in self._between.near[here] if there in self._left]
+        if len(self._gpus) <= EXACT_UP_TO:
+            return near
+        slower = self._best[1]
+        ways_on = {
+            there: sum(self._between.hop(there, g).gb_per_s > slower for g in self._left if g != there) for there in near
+        }
+        return sorted(near, key=ways_on.__getitem__)
 
     def _cross(self, a: int, b: int, rate: float) -> float:
         hop = self._between.hop(a, b)

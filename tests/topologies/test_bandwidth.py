@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections import Counter
 
 import networkx
@@ -295,3 +296,31 @@ def test_a_search_that_is_cut_short_still_gives_a_ring(machine, steps):
     hops = [*itertools.pairwise(found.order), (found.order[-1], found.order[0])]
     assert min(flows(graph, hops)) == pytest.approx(found.gb_per_s)
     assert found.gb_per_s <= best
+
+
+def unlike(count: int, seed: int) -> Topology:
+    """V100 joined by a ring of NV2 in a random order; a quarter of the other pairs are joined too, the rest is PCIe."""
+    rng = random.Random(seed)
+    hidden = rng.sample(range(count), count)
+    around = {frozenset(pair) for pair in zip(hidden, hidden[1:] + hidden[:1], strict=True)}
+    pairs = itertools.combinations(range(count), 2)
+    links = {pair: "NV2" if frozenset(pair) in around or rng.random() < 0.25 else "SYS" for pair in pairs}
+    return Topology(tuple(Gpu(i, name="Tesla V100-SXM2-32GB", memory_mib=32768) for i in range(count)), links)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_ring_of_nvlinks_that_is_hidden_in_a_large_group_is_found(seed):
+    """Among 39,916,800 orders."""
+    assert ring(machine_graph(unlike(12, seed)), range(12)).nvlink
+
+
+@given(machines(most=7))
+def test_a_bounded_search_says_when_its_ring_is_the_best(machine):
+    """The search of large groups, on groups whose best ring is known."""
+    gpus = tuple(range(len(machine.gpus)))
+    best = ring(machine_graph(machine), gpus)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bandwidth, "EXACT_UP_TO", 1)
+        found = ring(machine_graph(machine), gpus)
+    assert found.gb_per_s <= best.gb_per_s
+    assert found.gb_per_s == best.gb_per_s or not found.is_best
