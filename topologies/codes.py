@@ -22,11 +22,14 @@ NIC = re.compile(
 
 _FOREIGN = r"(?:[A-Z]{1,3}PU|GP)\d+|CPU"
 
+_UNSEEN = rf"(?!(?:{DEVICE}|{_FOREIGN}|GPU|NUMA|ID)(?!\w))[A-Z][A-Z0-9]{{0,5}}"
+"""A word that may be a code that nobody has seen yet: no label and no word of a title."""
+
 ROW_START = re.compile(
     rf"(?<![\w/-])(?P<label>(?:{DEVICE}|{_FOREIGN}))(?:\.?[ \t|*`]+|(?=X\b|PIX|PXB|PHB|NODE|SYS|SOC|NV\d))"
-    rf"(?=(?:{LINK}|X|N/A\.?|OK|[CGT]?NS)+(?![\w/]))"
+    rf"(?=(?:(?:{LINK}|X|N/A\.?|OK|[CGT]?NS)+|(?:{_UNSEEN}[ \t|*`]+)+(?:{LINK}|X))(?![\w/]))"
 )
-"""Where a row of a known device begins: its label, followed by a code."""
+"""Where a row of a known device begins: its label, followed by a code, or by unseen ones and then a code."""
 
 _EXACT_LINK = re.compile(LINK)
 _EXACT_PEER = re.compile(PEER)

@@ -153,7 +153,11 @@ def _take_links(
             return links, [_Word(split[1], word.end - len(split[1])), *words[number + 1 :]], tuple(glued)
         elif width is not None and not text:
             links.append(None)
-        elif width is not None and codes.may_be_code(text) and not codes.is_cut_code(text):
+        elif (
+            (width is not None or number < last_code)
+            and codes.may_be_code(text)
+            and not codes.is_cut_code(text)
+        ):
             links.append(text)
         elif (
             width is not None and number < last_code

@@ -48,7 +48,9 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
         what = "peer-to-peer states" if is_peer else "links"
         warnings.append(f"{what} are unknown between some of {listing([gpus[g] for g in unknown])}")
     is_known = codes.is_peer_state if is_peer else codes.is_known_link
-    if odd := sorted({code for code in pairs.values() if not is_known(code)}):
+    gpu_nic = _gpu_nic(grid.cells, gpus, nics)
+    stated = {*pairs.values(), *(code for of_gpu in gpu_nic.values() for code in of_gpu.values())}
+    if odd := sorted(code for code in stated if not is_known(code)):
         warnings.append(
             f"unknown code {listing(odd)}: no hardware has such a link, so nothing is known of its speed"
         )
@@ -69,7 +71,7 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
         tuple(_gpu(index, grid.values.get(label, {}), kinds) for index, label in enumerate(gpus)),
         links=pairs,
         nics={name: _nic_name(name, block) for name in nics},
-        gpu_nic=_gpu_nic(grid.cells, gpus, nics),
+        gpu_nic=gpu_nic,
         format=_format(block),
         warnings=tuple(warnings),
         columns=frozenset({"links", *(kind.value for kind in kinds)}),

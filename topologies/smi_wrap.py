@@ -74,8 +74,11 @@ def _continues(group: list[Part], part: Part) -> bool:
         whole = _touching(group[-1], part)
         joined = whole in TITLE_WORDS or re.fullmatch(codes.DEVICE, whole) is not None
     else:
-        fits = [_is_cell(t) for t in tokens]
-        joined = _is_cell(_touching(group[-1], part))
+        fits = [_is_cell(t) or codes.may_be_code(t) for t in tokens]
+        whole = _touching(group[-1], part)
+        joined = _is_cell(whole) or codes.may_be_code(whole)
+        if not any(map(_is_cell, (*tokens, whole))):  # codes that nobody has seen alone are prose
+            return False
     if len(fits) > 1 and len(part.text) >= len(group[-1].text):
         fits[-1] = True  # a full line may end within a word
     return all(fits[1:]) and (fits[0] or joined)
@@ -126,6 +129,8 @@ def _gap(left: Part, right: Part) -> str:
     else:
         is_word = _is_cell(whole)
         are_words = _is_cell(a) and _is_cell(b) and a[-1] not in ",-"
+        if not is_word and not are_words and codes.may_be_code(whole):
+            return _EITHER
     if is_word and are_words:
         return _EITHER
     return "" if is_word else " "

@@ -11,7 +11,7 @@ import codecs
 import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -423,3 +423,58 @@ def test_two_different_matrices_are_refused_and_either_can_be_picked(
         assert "#2" in str(error)
     else:  # the same GPUs with other NICs: nothing contradicts
         assert dict(read.links) == machine.links == other.links
+
+
+# ── codes that nobody has seen ──────────────────────────────────────────────────────────────────────────────────────────
+
+UNSEEN = ("QQ7", "XGMI", "UB", "C2C")
+
+
+@st.composite
+def machines_with_unseen_codes(draw: st.DrawFn) -> Machine:
+    """Draw a machine some of whose links, in any column, have a code that no driver prints today."""
+    machine = draw(machines().filter(lambda m: len(m.codes) > 0))
+    pairs = draw(st.sets(st.sampled_from(sorted(machine.codes)), min_size=1))
+    return replace(machine, codes=machine.codes | {pair: draw(st.sampled_from(UNSEEN)) for pair in sorted(pairs)})
+
+
+KEEPS_UNSEEN = {
+    name: LOSSLESS[name]
+    for name in (
+        "as printed", "tabs to spaces", "single spaces", "srun prefix", "mail quote", "container log", "C string", "Markdown table",
+        "one line", "lines stripped", "pasted twice", "CR LF", "space before tabs", "header glued", "blank lines between",
+    )
+}  # fmt: skip
+
+
+@FEWER
+@pytest.mark.parametrize("damage", KEEPS_UNSEEN.values(), ids=KEEPS_UNSEEN.keys())
+@given(machine=machines_with_unseen_codes())
+def test_an_unseen_code_is_a_link_that_is_named_and_its_row_stays(
+    damage: Callable[[str], str | bytes], machine: Machine
+) -> None:
+    """Whatever the column, the first one too: no row is missing, no affinity is lost, and every such code is named."""
+    read = read_any(damage(machine.text()))
+    assert dict(read.links) == machine.links
+    assert {gpu: dict(codes) for gpu, codes in read.gpu_nic.items()} == machine.gpu_nic
+    said = " ".join(read.warnings)
+    assert "rows are missing" not in said
+    shown = {*read.links.values(), *(code for codes in read.gpu_nic.values() for code in codes.values())}
+    assert all(code in said for code in shown if code in UNSEEN)
+    known = read_any(damage(replace(machine, codes=dict.fromkeys(machine.codes, "SYS")).text()))
+    assert [gpu.cpu_affinity for gpu in read.gpus] == [gpu.cpu_affinity for gpu in known.gpus]
+
+
+@FEWER
+@pytest.mark.parametrize("damage", LOSSLESS.values(), ids=LOSSLESS.keys())
+@given(machine=machines_with_unseen_codes())
+def test_an_unseen_code_never_makes_a_wrong_link(
+    damage: Callable[[str], str | bytes], machine: Machine
+) -> None:
+    """Where nobody can tell what such a code is, it is left unknown and said."""
+    try:
+        read = read_any(damage(machine.text()))
+    except TopologyError:
+        return
+    assert wrong_links(machine, read) == {}
+    assert read.warnings or dict(read.links) == machine.links
