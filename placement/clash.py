@@ -1,190 +1,193 @@
 """
 Why there is no plan: rules and facts that cannot hold together, in the user's words.
 
-Every rule and every role is a *statement*. Statements are dropped one at a time; one without which there is still no plan had no
-part in the clash and goes. The set that remains is minimal: without any one of its members a plan exists.
+Every rule and every role is a *statement*. Statements are dropped, many at a time where that goes; those without which there is
+still no plan had no part in the clash and go. The set that remains is minimal: without any one of its members a plan exists. What
+its roles need is said as it is when nothing but the set holds.
 
-When to modify: a rule is added (its statement belongs here), or a statement is put into better words.
+When to modify: how the search for the smallest set goes, or which questions it asks. What is stated is `placement.statements`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from placement.choices import parts
 from placement.instance import Instance
 from placement.lower import lower
-from placement.machine import resolve
 from placement.menu import Menu, menu, sizes
-from placement.rule_values import Reserve
-from placement.rules import Relation
-from placement.workload import Role
+from placement.needs import need, supply
+from placement.sets import MAX_LISTED, MAX_SETS, card_classes
+from placement.statements import Statement, statements
+from solvers.greedy import first_answer
 from solvers.result import Options, Solve, Status
 
 ONE_SOLVE_LIMIT_S = 5.0
 """Seconds for one of the small solves; a statement whose solve takes longer stays in the set."""
 
-Change = Callable[[Instance], Instance]
+NOT_SMALLEST = "(the set may not be the smallest: not every part of it could be tried within the limits)"
+"""Said last where the set is not known to be minimal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """Something that was asked for: its words, and the question without it."""
+def clash(instance: Instance, tables: Menu, solve: Solve, *, deadline: float | None = None) -> tuple[str, ...]:
+    """
+    Return the statements that cannot hold together, in words. *instance*, whose tables are *tables*, has no plan.
 
-    says: str
-    lift: Change
+    Parameters
+    ----------
+    deadline
+        When to stop, as `time.monotonic` counts; what was not tried by then stays in the set, and the last line says so.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the user stopped one of the solves.
+    """
+    search = Search(instance, tables, solve, math.inf if deadline is None else deadline)
+    kept = search.smallest()
+    lines = [*search.words(kept)]
+    if not search.is_smallest(kept):
+        lines.append(NOT_SMALLEST)
+    return tuple(lines)
 
 
-def clash(instance: Instance, tables: Menu, solve: Solve) -> tuple[str, ...]:
-    """Return the statements that cannot hold together, in words. *instance*, whose tables are *tables*, has no plan."""
-    everything = tuple(_statements(instance, tables))
-    kept = list(everything)
-    for statement in everything:
-        trial = [s for s in kept if s is not statement]
-        if _has_no_plan(_with_only(instance, everything, trial), solve):
-            kept = trial
-    return tuple(s.says for s in kept)
+class Search:
+    """The statements of a question without a plan on their way to a smallest set; every question is asked once."""
 
+    def __init__(self, instance: Instance, tables: Menu, solve: Solve, deadline: float) -> None:
+        self.instance = instance
+        self.solve = solve
+        self.deadline = deadline
+        self.everything = tuple(statements(instance))
+        self.is_complete = tables.is_complete
+        self._tables = {_key(instance): tables}
+        self._known: dict[frozenset[Statement], bool | None] = {frozenset(self.everything): False}
 
-def _with_only(instance: Instance, everything: Sequence[Statement], kept: Sequence[Statement]) -> Instance:
-    """Return the question in which only the statements *kept* hold."""
-    for statement in everything:
-        if statement not in kept:
+    def smallest(self) -> tuple[Statement, ...]:
+        """Return statements that leave no plan, none of them needless as far as time allows."""
+        quick = tuple(s for s in self.everything if not s.is_slow_to_lift)
+        kept = self._thinned(self.everything, quick)
+        # What is slow to lift is lifted from few statements. Only where it takes part there, and there is no plan without it
+        # either, is it worth while to look for an explanation that does not need it.
+        if self.has_plan(_among(kept, quick)) and self.has_plan(quick) is False:
+            kept = self._thinned(quick, quick)
+        # To drop a statement hardly ever takes a plan away (more usable GPUs can make ``min_gpus`` hard); where it does, one that
+        # was needed before may be so no longer.
+        while needless := self._needless(kept):
+            kept = _without(kept, needless)
+        return kept
+
+    def is_smallest(self, kept: Sequence[Statement]) -> bool:
+        """Whether it is certain that without any one of *kept* there is a plan."""
+        return all(self.has_plan(_without(kept, [s])) for s in kept)
+
+    def has_plan(self, kept: Sequence[Statement]) -> bool | None:
+        """Return whether a plan exists when only the statements *kept* hold; None when that was not found out in time."""
+        key = frozenset(kept)
+        if self._known.get(key) is None:
+            self._known[key] = self._ask(self.question(kept))
+        return self._known[key]
+
+    def question(self, kept: Sequence[Statement]) -> Instance:
+        """Return the question in which only the statements *kept* hold."""
+        instance = self.instance
+        for statement in _without(self.everything, kept):
             instance = statement.lift(instance)
-    return instance
+        return instance
+
+    def words(self, kept: Sequence[Statement]) -> Iterator[str]:
+        """Yield what *kept* say, in the question in which only they hold."""
+        question = self.question(kept)
+        tables = self._menu(question)
+        problem = lower(question, tables).problem
+        yield from (s.says for s in kept if s.role is None)
+        stated = {s.role for s in kept}
+        needs = [need(question, tables, role, problem) for role in tables.roles if role.name in stated]
+        yield from (n.says for n in needs if n.says)
+        if any(n.counts for n in needs):
+            yield supply(question, more=len(question.machine.usable) > len(self.instance.machine.usable))
+
+    def _needless(self, kept: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Return the first of *kept* without which there is still no plan, none if every one is needed."""
+        needless = (s for s in kept if self.has_plan(_without(kept, [s])) is False)
+        return tuple(itertools.islice(needless, 1))
+
+    def _thinned(self, kept: tuple[Statement, ...], chunk: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Return *kept* without the statements of *chunk* that are needless, the first ones going first."""
+        fewer = _without(kept, chunk)
+        if not chunk or self.has_plan(fewer) is False:
+            return fewer
+        if len(chunk) == 1:
+            return kept
+        half = len(chunk) // 2
+        return self._thinned(self._thinned(kept, chunk[:half]), chunk[half:])
+
+    def _ask(self, question: Instance) -> bool | None:
+        if not question.workload.placed:
+            return True
+        if time.monotonic() >= self.deadline:
+            return None
+        tables = self._menu(question)
+        problem = lower(question, tables).problem
+        if first_answer(problem) is not None:
+            return True
+        left = min(ONE_SOLVE_LIMIT_S, self.deadline - time.monotonic())
+        if left <= 0:
+            return None
+        result = self.solve(problem, Options(time_limit_s=left, first_term_only=True))
+        if result.interrupted:
+            raise KeyboardInterrupt
+        if result.status is Status.UNKNOWN:
+            return None
+        if result.status is not Status.INFEASIBLE:
+            return True
+        # Groups that were left out because there were too many may hold a plan.
+        return False if tables.is_complete or not self.is_complete else None
+
+    def _menu(self, question: Instance) -> Menu:
+        key = _key(question)
+        if key not in self._tables:
+            self._tables[key] = menu(question, groups=_enough_groups(question))
+        return self._tables[key]
 
 
-def _has_no_plan(question: Instance, solve: Solve) -> bool:
-    if not question.workload.placed:
-        return False
-    problem = lower(question, menu(question)).problem
-    result = solve(problem, Options(time_limit_s=ONE_SOLVE_LIMIT_S, first_term_only=True))
-    return result.status is Status.INFEASIBLE
+def _without(kept: Sequence[Statement], dropped: Sequence[Statement]) -> tuple[Statement, ...]:
+    return tuple(s for s in kept if s not in dropped)
 
 
-# ── the statements, those that explain least first: they are the first to go ────────────────────────────────────────────
+def _among(kept: Sequence[Statement], these: Sequence[Statement]) -> tuple[Statement, ...]:
+    return tuple(s for s in kept if s in these)
 
 
-def _statements(instance: Instance, tables: Menu) -> Iterator[Statement]:
-    rules, machine = instance.rules, instance.machine
-    if rules.supported:
-        yield Statement(
-            "engines and precisions must be ones that the cards can run (rule supported)", _rules(supported=False)
-        )
-    if rules.same_card:
-        yield Statement("all GPUs of a role are the same card (rule same_card)", _rules(same_card=False))
-    if rules.contiguity:
-        yield Statement(
-            "TP blocks stay on NVLink and groups touch no more domains than their size forces (rule contiguity)",
-            _rules(contiguity=False),
-        )
-    if rules.reward_reserve_percent is not None:
-        yield Statement(
-            f"{rules.reward_reserve_percent:g} % of a GPU that the reward model shares stays free (rule reward_reserve)",
-            _rules(reward_reserve_percent=None),
-        )
-    if rules.reserve != Reserve():
-        yield Statement(f"{_reserve(rules.reserve)} of every GPU stays free (rule reserve)", _resolved(reserve=Reserve()))
-    for gpu, why in machine.unusable.items():
-        yield Statement(f"GPU {gpu} is not used: {why}", _with_gpu(gpu))
-    for name, least in rules.min_gpus.items():
-        yield Statement(f"{name} gets at least {least} GPUs (rule min_gpus)", _rules(critic_min_gpus=1))
-    for role in tables.roles:
-        if role.min_gpus or role.max_gpus or role.gpu_menu:
-            yield Statement(f"{role.name} gets {_asked(role)} (the workload says so)", _any_size(role))
-    for a, b in itertools.combinations(tables.roles, 2):
-        relation = rules.relation(a.name, b.name)
-        if relation is not Relation.MAY:
-            verb = "share no GPU" if relation is Relation.APART else "have the same GPUs"
-            yield Statement(f"{a.name} and {b.name} {verb} (isolation, preset {rules.preset})", _may_share(a, b))
-    for role in tables.roles:
-        yield Statement(_need(instance, tables, role), _without_role(role))
+def _key(question: Instance) -> tuple[object, ...]:
+    """Return what the tables of *question* depend on; how roles stand to each other is not among it."""
+    rules = replace(question.rules, preset="free", excused=frozenset(), critic_min_gpus=1)
+    return rules, question.workload, question.machine.usable, question.machine.reserved_mib
 
 
-def _rules(**changes: object) -> Change:
-    return lambda i: i.replace(rules=replace(i.rules, **changes))  # type: ignore[arg-type]
+def _enough_groups(question: Instance) -> Sequence[tuple[int, ...]] | None:
+    """
+    Return groups that are enough to tell whether there is a plan; None for all that the rules allow.
 
-
-def _resolved(**changes: object) -> Change:
-    """Change rules on which the machine's capacities depend."""
-
-    def change(i: Instance) -> Instance:
-        rules = replace(i.rules, **changes)  # type: ignore[arg-type]
-        return i.replace(rules=rules, machine=resolve(i.machine.topology, rules, visible=i.visible))
-
-    return change
-
-
-def _with_gpu(gpu: int) -> Change:
-    """Make one GPU usable that is hidden or busy."""
-
-    def change(i: Instance) -> Instance:
-        gpus = list(i.machine.topology.gpus)
-        gpus[gpu] = gpus[gpu].replace(memory_used_mib=0)
-        visible = None if i.visible is None else tuple(sorted({*i.visible, gpu}))
-        topology = i.machine.topology.replace(gpus=tuple(gpus))
-        return i.replace(machine=resolve(topology, i.rules, visible=visible), visible=visible)
-
-    return change
-
-
-def _any_size(role: Role) -> Change:
-    return _with_role(role, min_gpus=None, max_gpus=None, gpu_menu=None)
-
-
-def _with_role(role: Role, **changes: object) -> Change:
-    return lambda i: i.replace(
-        workload=i.workload.replace(
-            roles=tuple(r.replace(**changes) if r.name is role.name else r for r in i.workload.roles)
-        )
-    )
-
-
-def _without_role(role: Role) -> Change:
-    return lambda i: i.replace(
-        workload=i.workload.replace(roles=tuple(r for r in i.workload.roles if r.name is not role.name))
-    )
-
-
-def _may_share(a: Role, b: Role) -> Change:
-    return lambda i: i.replace(rules=i.rules.excusing(a.name, b.name))
-
-
-def _reserve(reserve: Reserve) -> str:
-    amounts = [f"{reserve.percent:g} %"] if reserve.percent else []
-    amounts += [f"{reserve.mib / 1024:g} GiB"] if reserve.mib else []
-    return " or ".join(amounts) + (", whichever is more," if len(amounts) > 1 else "")
-
-
-def _asked(role: Role) -> str:
-    if role.gpu_menu:
-        return f"{' or '.join(map(str, role.gpu_menu))} GPUs"
-    low, high = role.min_gpus, role.max_gpus
-    if low and high:
-        return f"{low} to {high} GPUs"
-    return f"at least {low} GPUs" if low else f"at most {high} GPUs"
-
-
-def _need(instance: Instance, tables: Menu, role: Role) -> str:
-    """Say what *role* needs at the least, with the numbers: its smallest group, and the memory when it has that to itself."""
-    needs: dict[int, int] = {}
-    for profile, hardware in enumerate(tables.profiles):
-        offered = [tables.priced.get((role.name, part, profile), ()) for part in parts(role)]
-        if all(offered):
-            least = [sum(min(c.memory_mib[p] for c in listed) for listed in offered) for p in range(len(tables.phases))]
-            needs[hardware.gpus] = min(max(least), needs.get(hardware.gpus, max(least)))
-    if needs:
-        fewest = min(needs)
-        return f"{role.name} needs {_gpus(fewest)} or more, with {needs[fewest] / 1024:.1f} GiB free on each of {fewest}"
-    refusals = tables.refusals.get(role.name, ())
-    wanted = sizes(role, len(instance.machine.usable))
-    usable = len(instance.machine.usable)
-    if not wanted:
-        return f"{role.name} gets {_asked(role)} (the workload says so), and {_gpus(usable)} can be used"
-    return refusals[-1] if refusals else f"no group of {' or '.join(map(str, wanted))} GPUs obeys the rules for {role.name}"
-
-
-def _gpus(count: int) -> str:
-    return f"{count} GPU{'' if count == 1 else 's'}"
+    Without rule ``contiguity`` GPUs are interchangeable here whatever their links are, if they are the same card with the same
+    memory. Pools are disjoint, so they can be moved until each takes neighbours of every kind: no other groups are needed.
+    """
+    machine, rules = question.machine, question.rules
+    if rules.contiguity or rules.sharing != "pool":
+        return None
+    wanted = {n for role in question.workload.placed for n in sizes(role, len(machine.usable))}
+    found: dict[tuple[int, ...], None] = {}
+    for members in card_classes(machine) if rules.same_card else (machine.usable,):
+        kinds: dict[tuple[object, ...], list[int]] = {}
+        for gpu in members:
+            held = machine.topology.gpus[gpu].memory_used_mib
+            kinds.setdefault((machine.cards[gpu], machine.capacity_mib[gpu], held), []).append(gpu)
+        runs = [[of[a:b] for a, b in [(0, 0), *itertools.combinations(range(len(of) + 1), 2)]] for of in kinds.values()]
+        if math.prod(map(len, runs)) > MAX_LISTED:
+            return None
+        picks = (tuple(sorted(itertools.chain(*pick))) for pick in itertools.product(*runs))
+        found |= dict.fromkeys(gpus for gpus in picks if len(gpus) in wanted)
+    return None if len(found) > MAX_SETS else tuple(found)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.candidates import Candidate, Candidates, candidates
-from placement.choices import Choice, Part, choices, parts, unsupported
+from placement.choices import Choice, Part, choices, parts
 from placement.dataflow import StagePlan, Work, dataflow
 from placement.demand import Demand, Refusal, demand
 from placement.hardware import Hardware
@@ -59,8 +59,6 @@ class Menu:
         The candidate groups, with their profile.
     priced
         Per role, part and profile: the choices that fit into memory alone and that no other choice matches or beats.
-    refusals
-        Per role: sentences saying why some profile offers it nothing, the largest groups last.
     room_mib
         What the roomiest usable GPU leaves for a plan; choices that need more are not priced.
     """
@@ -73,7 +71,6 @@ class Menu:
     profiles: tuple[Hardware, ...]
     profile_of: tuple[int, ...]
     priced: Mapping[tuple[RoleName, Part, int], tuple[PricedChoice, ...]]
-    refusals: Mapping[RoleName, tuple[str, ...]]
     is_complete: bool
     has_rough_rings: bool
     room_mib: int
@@ -131,20 +128,15 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates, know
     room = _most_room_mib(instance)
     before = {} if known is None or known.room_mib != room else _by_hardware(known)
     priced: dict[tuple[RoleName, Part, int], tuple[PricedChoice, ...]] = {}
-    refusals: dict[RoleName, tuple[str, ...]] = {}
     for role in roles:
-        said: dict[str, None] = {}
         allowed = set(sizes(role, len(instance.machine.usable)))
         for hardware, profile in sorted(profiles.items(), key=lambda entry: entry[0].gpus):
             if hardware.gpus not in allowed:
                 continue
             for part in parts(role):
                 if (kept := before.get((role.name, part, hardware))) is None:
-                    kept, why = _price(instance, role, part, hardware, stages, operations, phases, room)
-                    if why:
-                        said[why] = None
+                    kept = _price(instance, role, part, hardware, stages, operations, phases, room)
                 priced[role.name, part, profile] = kept
-        refusals[role.name] = tuple(said)
     return Menu(
         roles,
         stages,
@@ -154,7 +146,6 @@ def _tables(instance: Instance, roles: tuple[Role, ...], found: Candidates, know
         tuple(profiles),
         profile_of,
         priced,
-        refusals,
         is_complete=found.is_complete,
         has_rough_rings=found.has_rough_rings,
         room_mib=room,
@@ -169,8 +160,7 @@ def _most_room_mib(instance: Instance) -> int:
 
 
 def _by_hardware(tables: Menu) -> dict[tuple[RoleName, Part, Hardware], tuple[PricedChoice, ...]]:
-    """Return what *tables* price; not what they refuse, which has a reason that must be said again."""
-    return {(role, part, tables.profiles[p]): kept for (role, part, p), kept in tables.priced.items() if kept}
+    return {(role, part, tables.profiles[p]): kept for (role, part, p), kept in tables.priced.items()}
 
 
 def _price(
@@ -182,38 +172,19 @@ def _price(
     operations: tuple[tuple[RoleName, Work, int], ...],
     phases: tuple[Work, ...],
     room_mib: int,
-) -> tuple[tuple[PricedChoice, ...], str | None]:
-    """Return the choices worth keeping with their price, and a sentence if there are none."""
-    supported = instance.rules.supported
-    listed = list(choices(role, part, hardware, supported=supported))
-    if not listed:
-        return (), unsupported(role, part, hardware)
+) -> tuple[PricedChoice, ...]:
+    """Return the choices worth keeping with their price."""
     kept: list[PricedChoice] = []
-    smallest: tuple[int, Work] | None = None
-    refused: str | None = None
-    for choice, preference in listed:
+    for choice, preference in choices(role, part, hardware, supported=instance.rules.supported):
         cost = demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
         if isinstance(cost, Refusal):
-            refused = cost.why
             continue
         priced_choice = _priced(role, choice, preference, cost, operations, phases)
-        worst = max(priced_choice.memory_mib)
-        if worst > room_mib:
-            phase = phases[priced_choice.memory_mib.index(worst)]
-            smallest = min(smallest or (worst, phase), (worst, phase))
-            continue
-        if not any(other.is_as_good_as(priced_choice) for other in kept):
+        fits = max(priced_choice.memory_mib) <= room_mib
+        if fits and not any(other.is_as_good_as(priced_choice) for other in kept):
             kept = [other for other in kept if not priced_choice.is_as_good_as(other)]
             kept.append(priced_choice)
-    if kept:
-        return tuple(kept), None
-    if smallest is None:
-        return (), refused
-    need, phase = smallest
-    return (), (
-        f"on {hardware.gpus} GPU{'s' if hardware.gpus > 1 else ''} {role.name} needs at least {need / 1024:.1f} GiB on each "
-        f"({phase}), the largest card leaves {room_mib / 1024:.1f} GiB"
-    )
+    return tuple(kept)
 
 
 def _priced(

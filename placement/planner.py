@@ -80,7 +80,7 @@ def plan(instance: Instance, *, solver: SolverName = SolverName.CPSAT, options: 
     found = verified(lowered, solve(lowered.problem, options))
     result = proven_for(instance, tables, found, solve, options, deadline)
     if result.answer is None:
-        return _no_plan(instance, tables, found, result, solve, options)
+        return _no_plan(instance, tables, found, result, solve, options, deadline)
     compare, interrupted = not_compared("interrupted"), result.interrupted
     if not interrupted:
         try:
@@ -155,7 +155,7 @@ def _unproven(star: TermProof) -> str:
 
 
 def _no_plan(
-    instance: Instance, tables: Menu, found: Result, result: Result, solve: Solve, options: Options
+    instance: Instance, tables: Menu, found: Result, result: Result, solve: Solve, options: Options, deadline: float
 ) -> Outcome:
     if result.status is Status.UNKNOWN:
         if result.interrupted:
@@ -165,4 +165,8 @@ def _no_plan(
         else:
             why = f"no plan found within {options.time_limit_s:g} s; try --time-limit"
         return Outcome(result.status, None, f"unknown: {why}", interrupted=result.interrupted)
-    return Outcome(result.status, None, "infeasible: no plan obeys all the rules on this machine", clash(instance, tables, solve))
+    verdict = "infeasible: no plan obeys all the rules on this machine"
+    try:
+        return Outcome(result.status, None, verdict, clash(instance, tables, solve, deadline=deadline))
+    except KeyboardInterrupt:
+        return Outcome(result.status, None, f"{verdict} (interrupted before it was clear why)", interrupted=True)
