@@ -12,9 +12,11 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import assert_never
 
 from placement import engine_memory, generation, memory, timing
+from placement.batches import mean_tokens
 from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
 from placement.collectives import US
 from placement.constants import Constants
@@ -25,6 +27,9 @@ from placement.memory import Footprint
 from placement.models import Model
 from placement.passes import Timed
 from placement.workload import Role, RoleName, Workload
+
+MAX_TIME_US = 1 << 50
+"""36 years: solvers add times in 64 bits, and a job that takes longer is not planned but refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,8 @@ def demand(
         case _:
             raise ValueError(f"{choice} is no choice for {part} of {role.name}")
     wanted = {work for stage in stages for name, work in stage.work if name is role.name}
-    return _rounded(footprint, times, wanted, constants)
+    cost = _rounded(footprint, times, wanted, constants)
+    return _takes_too_long(role, cost, workload) or cost
 
 
 def transfer_us(model: Model, gb_per_s: float, constants: Constants) -> int:
@@ -185,6 +191,18 @@ def _engine_too_small(choice: RolloutChoice, space: EngineSpace) -> Refusal:
         f"{space.claim_mib / 1024:.1f} GiB, which does not hold {space.weights_mib / 1024:.1f} GiB of weights "
         f"(tp {choice.tp}), {space.activation_mib / 1024:.1f} GiB of activations and the KV cache of the longest "
         "sequence"
+    )
+
+
+def _takes_too_long(role: Role, cost: Demand, workload: Workload) -> Refusal | None:
+    work, longest = max(cost.times_us.items(), key=itemgetter(1), default=(None, 0))
+    if longest < MAX_TIME_US:
+        return None
+    model, batch = _model(role), workload.batch
+    return Refusal(
+        f"{work} of {role.name} would take {longest / 1e6:.1e} s, more than the {MAX_TIME_US / 1e6:.1e} s that are planned: "
+        f"the step has {batch.sequences:,} sequences of {mean_tokens(batch):,} tokens, the model "
+        f"{model.active_parameters:,} active parameters"
     )
 
 

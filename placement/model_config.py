@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from placement import model_limits
 from placement.errors import InputError
 from placement.model_files import check_weights, read_object
-from placement.models import KV_BYTES, Model
+from placement.model_limits import shown
+from placement.models import KV_BYTES, Model, checked, head_width
 
 _QKV_BIAS = ("qwen2", "qwen2_moe")
 _QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
@@ -91,12 +93,15 @@ def read_config(path: Path, *, name: str) -> Model:
     Raises
     ------
     InputError
-        If the file cannot be read, is no such configuration, is of a family that is not known, or does not
-        belong to the weights beside it.
+        If the file cannot be read, is no such configuration, is of a family that is not known, has numbers
+        that no model has, or does not belong to the weights beside it.
     """
     file = path / "config.json" if path.is_dir() else path
     config = read_object(file)
-    model = _Reader(config, str(file)).model(name)
+    try:
+        model = checked(_Reader(config).model(name))
+    except InputError as error:
+        raise InputError(str(error), where=str(file)) from None
     check_weights(config, file, model.parameters)
     return model
 
@@ -104,16 +109,16 @@ def read_config(path: Path, *, name: str) -> Model:
 class _Reader:
     """Reads typed values from a configuration; says which key is wrong."""
 
-    def __init__(self, config: Mapping[str, Any], where: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         # Models that also see pictures keep the language model under a key of its own.
         text = config.get("text_config")
         self.config: Mapping[str, Any] = (
             {"architectures": config.get("architectures"), **text} if isinstance(text, Mapping) else config
         )
-        self.where = where
 
     def model(self, name: str) -> Model:
         shape = self.shape()
+        has_experts = shape.moe_layers > 0
         is_mla = self.family in _MLA
         latent = self.integer("kv_lora_rank") + self.integer("qk_rope_head_dim") if is_mla else 0
         kv_numbers = latent if is_mla else 2 * shape.kv_heads * shape.head_dim
@@ -125,7 +130,7 @@ class _Reader:
             kv_heads=shape.kv_heads,
             head_dim=shape.head_dim,
             ffn=shape.experts_per_token * shape.expert_ffn + shape.shared_ffn
-            if shape.experts
+            if has_experts
             else shape.dense_ffn,
             vocab=shape.vocab,
             parameters=shape.parameters(shape.experts),
@@ -133,10 +138,10 @@ class _Reader:
             embedding_parameters=shape.embeddings,
             kv_bytes_per_token=shape.layers * kv_numbers * KV_BYTES,
             kv_shards=1 if is_mla else shape.kv_heads,
-            experts=shape.experts,
-            experts_per_token=shape.experts_per_token,
+            experts=shape.experts if has_experts else 0,
+            experts_per_token=shape.experts_per_token if has_experts else 0,
             tie_embeddings=shape.tied,
-            max_position=self.integer("max_position_embeddings", None),
+            max_position=self.integer("max_position_embeddings", None, most=model_limits.POSITIONS),
         )
 
     @property
@@ -144,27 +149,28 @@ class _Reader:
         family = self.config.get("model_type")
         if family not in FAMILIES:
             raise InputError(
-                f"the model family (model_type) {family!r} is not known; known are {', '.join(FAMILIES)}. "
-                "Give the model as numbers instead",
-                where=self.where,
+                f"the model family (model_type) {shown(family)} is not known; known are {', '.join(FAMILIES)}. "
+                "Give the model as numbers instead"
             )
         return str(family)
 
     def shape(self) -> _Shape:
         family = self.family
-        hidden, layers = self.integer("hidden_size"), self.integer("num_hidden_layers")
-        heads = self.integer("num_attention_heads")
-        kv_heads = self.integer("num_key_value_heads", heads)
+        hidden = self.integer("hidden_size")
+        layers = self.integer("num_hidden_layers", most=model_limits.LAYERS)
+        heads = self.integer("num_attention_heads", most=model_limits.HEADS)
+        kv_heads = self.integer("num_key_value_heads", heads, most=model_limits.HEADS)
         if heads % kv_heads:
             raise InputError(
-                f"{heads} attention heads cannot share {kv_heads} KV heads evenly", where=self.where
+                f"{heads} attention heads (num_attention_heads) cannot share {kv_heads} KV heads "
+                "(num_key_value_heads) evenly"
             )
-        head_dim = self.integer("head_dim", None) or hidden // heads
         norms = hidden * (4 if family in _FOUR_NORMS else 2)
         if family in _MLA:
             head_dim = self.integer("qk_nope_head_dim") + self.integer("qk_rope_head_dim")
             attention = self.latent_attention(hidden, heads)
         else:
+            head_dim = self.integer("head_dim", None) or head_width(hidden, heads)
             bias = family in _QKV_BIAS or self.flag("attention_bias", False)
             attention = self.grouped_attention(hidden, heads, kv_heads, head_dim, qkv_bias=bias)
         return _Shape(
@@ -211,39 +217,59 @@ class _Reader:
 
     def experts(self, layers: int) -> dict[str, Any]:
         """Read which layers have experts, and how many."""
-        family = self.family
-        if family == "mixtral":
+        if self.family == "mixtral":
             return {
                 "moe_layers": layers,
                 "expert_ffn": self.integer("intermediate_size"),
-                "experts": self.integer("num_local_experts"),
-                "experts_per_token": self.integer("num_experts_per_tok"),
+                **self.routing("num_local_experts"),
             }
         width = self.integer("moe_intermediate_size")
-        if family in _MLA:
+        if self.family in _MLA:
+            shared = self.integer("n_shared_experts", 0, least=0, most=model_limits.EXPERTS)
+            first = self.integer("first_k_dense_replace", least=0, most=layers)
+            step = self.integer("moe_layer_freq", 1)
             return {
-                "moe_layers": layers - self.integer("first_k_dense_replace", least=0),
+                "moe_layers": sum(layer % step == 0 for layer in range(first, layers)),
                 "expert_ffn": width,
-                "shared_ffn": width * self.integer("n_shared_experts", 0, least=0),
-                "experts": self.integer("n_routed_experts"),
-                "experts_per_token": self.integer("num_experts_per_tok"),
+                "shared_ffn": width * shared,
                 # The correction that balances the load of the experts is stored with the weights since V3.
-                "router_bias": family != "deepseek_v2",
+                "router_bias": self.family != "deepseek_v2",
+                **self.routing("n_routed_experts"),
             }
-        shared = self.integer("shared_expert_intermediate_size", 0, least=0) if family == "qwen2_moe" else 0
-        dense = self.config.get("mlp_only_layers") or []
+        has_shared = self.family == "qwen2_moe"
+        dense = self.layer_numbers("mlp_only_layers", layers)
         step = self.integer("decoder_sparse_step", 1)
-        sparse = [i for i in range(layers) if i not in dense and (i + 1) % step == 0]
         return {
-            "moe_layers": len(sparse),
+            "moe_layers": sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers)),
             "expert_ffn": width,
-            "shared_ffn": shared,
-            "shared_gate": family == "qwen2_moe",
-            "experts": self.integer("num_experts"),
-            "experts_per_token": self.integer("num_experts_per_tok"),
+            "shared_ffn": self.integer("shared_expert_intermediate_size", 0, least=0) if has_shared else 0,
+            "shared_gate": has_shared,
+            **self.routing("num_experts"),
         }
 
-    def integer(self, key: str, default: Any = ..., *, least: int = 1) -> Any:
+    def routing(self, key: str) -> dict[str, int]:
+        """Read how many experts a layer has, under the family's *key*, and how many a token passes."""
+        experts = self.integer(key, most=model_limits.EXPERTS)
+        used = self.integer("num_experts_per_tok", most=model_limits.EXPERTS)
+        if used > experts:
+            raise InputError(
+                f"num_experts_per_tok must be {model_limits.allowed(1, experts)}, the value of {key}, not {used:,}"
+            )
+        return {"experts": experts, "experts_per_token": used}
+
+    def layer_numbers(self, key: str, layers: int) -> frozenset[int]:
+        """Return the layers that *key* lists, counted from 0; none where it is absent or null."""
+        value = self.config.get(key)
+        if value is None:
+            return frozenset()
+        if not isinstance(value, list):
+            raise InputError(f"{key} must be a list of layers, not {shown(value)}")
+        for layer in value:
+            if not model_limits.is_count(layer, 0, layers - 1):
+                raise InputError(f"{key} lists {shown(layer)}: a layer is {model_limits.allowed(0, layers - 1)}")
+        return frozenset(value)
+
+    def integer(self, key: str, default: Any = ..., *, least: int = 1, most: int = model_limits.WIDTH) -> Any:
         """Return a whole number, or *default* where the key is absent or null."""
         value = self.config.get(key)
         if value is None:
@@ -251,14 +277,16 @@ class _Reader:
         if value is None and default is not ...:
             return default
         if value is None:
-            raise InputError(
-                f"the configuration of a {self.config.get('model_type')} model needs {key!r}",
-                where=self.where,
-            )
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 31:
-            raise InputError(f"{key} must be a whole number from {least}, not {value!r}", where=self.where)
+            raise InputError(f"the configuration of a {self.family} model needs {key!r}")
+        if not model_limits.is_count(value, least, most):
+            raise InputError(f"{key} must be {model_limits.allowed(least, most)}, not {shown(value)}")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
+        """Return a switch, or *default* where the key is absent or null."""
         value = self.config.get(key)
-        return default if value is None else bool(value)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise InputError(f"{key} must be true or false, not {shown(value)}")
+        return value

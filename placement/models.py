@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from placement.errors import InputError
+from placement.model_limits import MOST, OPTIONAL, allowed, is_count, shown
 
 KV_BYTES = 2
 """The KV cache holds two bytes per number (bf16)."""
@@ -153,7 +154,8 @@ def from_numbers(numbers: Mapping[str, object]) -> Model:
     Raises
     ------
     InputError
-        If a number is missing, unknown, or no positive whole number.
+        If a number is missing, unknown, no whole number within `placement.model_limits`, or does not go with
+        the others.
     """
     types = {field.name: field.type for field in dataclasses.fields(Model)}
     for key, value in numbers.items():
@@ -169,7 +171,7 @@ def from_numbers(numbers: Mapping[str, object]) -> Model:
         raise InputError(f"a model given as numbers also needs {', '.join(missing)}")
     given: dict[str, Any] = dict(numbers)
     tied = given.get("tie_embeddings", False)
-    head_dim = given.get("head_dim", given["hidden"] // given["heads"])
+    head_dim = given.get("head_dim") or head_width(given["hidden"], given["heads"])
     derived = {
         "name": "custom",
         "head_dim": head_dim,
@@ -178,7 +180,21 @@ def from_numbers(numbers: Mapping[str, object]) -> Model:
         "kv_bytes_per_token": 2 * given["layers"] * given["kv_heads"] * head_dim * KV_BYTES,
         "kv_shards": given["kv_heads"],
     }
-    return _consistent(Model(**(derived | given)))
+    return checked(Model(**(derived | given)))
+
+
+def head_width(hidden: int, heads: int) -> int:
+    """
+    Return the width of a head where none is stated.
+
+    Raises
+    ------
+    InputError
+        If the heads do not share the width of the model evenly.
+    """
+    if hidden % heads:
+        raise InputError(f"{heads:,} attention heads cannot share a width of {hidden:,} evenly: state head_dim")
+    return hidden // heads
 
 
 def _check_number(key: str, kind: object, value: object) -> None:
@@ -190,17 +206,46 @@ def _check_number(key: str, kind: object, value: object) -> None:
     elif value is None and kind == "int | None":
         return
     else:
-        least = 0 if key in ("experts", "experts_per_token") else 1
-        right = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        wanted = f"a whole number from {least}"
+        least, most = 0 if key in OPTIONAL else 1, MOST[key]
+        right, wanted = is_count(value, least, most), allowed(least, most)
     if not right:
-        raise InputError(f"{key} of a model is {wanted}, not {value!r}")
+        raise InputError(f"{key} of a model is {wanted}, not {shown(value)}")
 
 
-def _consistent(model: Model) -> Model:
-    """Return *model* if its numbers can belong together."""
+def checked(model: Model) -> Model:
+    """
+    Return *model* if its numbers are within bounds and can belong together: then it can be priced.
+
+    Raises
+    ------
+    InputError
+        If not; the message names the number and what is allowed.
+    """
+    for key, most in MOST.items():
+        value = getattr(model, key)
+        least = 0 if key in OPTIONAL else 1
+        if value is not None and not is_count(value, least, most):
+            raise InputError(f"{key} of a model is {allowed(least, most)}; the other numbers make it {value:,}")
     if model.heads % model.kv_heads:
         raise InputError(f"{model.heads} attention heads cannot share {model.kv_heads} KV heads evenly")
+    _check_experts(model)
+    _check_parameters(model)
+    return model
+
+
+def _check_experts(model: Model) -> None:
+    if model.experts_per_token > model.experts:
+        raise InputError(
+            f"a token cannot pass {model.experts_per_token:,} experts (experts_per_token) "
+            f"where a layer has {model.experts:,} (experts)"
+        )
+    if model.experts and not model.experts_per_token:
+        raise InputError(
+            f"a model with experts also needs experts_per_token: {allowed(1, model.experts)}, its number of experts"
+        )
+
+
+def _check_parameters(model: Model) -> None:
     if model.active_parameters > model.parameters:
         raise InputError(
             f"{model.active_parameters:,} active parameters are more than all {model.parameters:,}"
@@ -210,7 +255,14 @@ def _consistent(model: Model) -> Model:
             f"{model.parameters:,} parameters cannot hold embeddings of {model.embedding_parameters:,} "
             f"(vocab × hidden{'' if model.tie_embeddings else ', twice: they are not tied'})"
         )
-    return model
+    head = model.vocab * model.hidden
+    for key in ("embedding_parameters", "active_parameters"):
+        # Critic and reward take the head away; a tied one stays, as the embedding of the input.
+        if not model.tie_embeddings and getattr(model, key) <= head:
+            raise InputError(
+                f"{getattr(model, key):,} {key} are not more than the output head of {head:,} (vocab × hidden), "
+                "which they include; if the head is the input embedding, say tie_embeddings: true"
+            )
 
 
 # ── the catalogue ───────────────────────────────────────────────────────────────────────────────────────────

@@ -6,12 +6,13 @@ When to modify: pydantic reports a kind of error that reads badly.
 
 from __future__ import annotations
 
-import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from placement.errors import InputError
 from placement.strict_yaml import Document, Path
+from placement.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -27,6 +28,8 @@ _KINDS = {
     "model_type": "a mapping",
 }
 _UNKNOWN, _MISSING = "extra_forbidden", "missing"
+_QUOTED = re.compile(r"'([^']*)'")
+"""The words in what pydantic expects: ``'ppo', 'grpo' or 'rloo'``."""
 
 
 def explain(
@@ -77,7 +80,8 @@ def _sentence(
         return f"{name or 'the file'} must be {_KINDS[kind]}, not {_shown(value)}"
     match kind:
         case "literal_error":
-            return f"{name} must be {context['expected']}, not {_shown(value)}"
+            hint = did_you_mean(value, _QUOTED.findall(context["expected"])) if isinstance(value, str) else ""
+            return f"{name} must be {context['expected']}, not {_shown(value)}{hint}"
         case "greater_than_equal":
             return f"{name} must be at least {_bound(context['ge'])}, not {_shown(value)}"
         case "greater_than":
@@ -95,11 +99,9 @@ def _sentence(
 
 def _unknown_key(key: str, parent: Path, known: tuple[str, ...], other_names: Mapping[str, str]) -> str:
     place = f" in {_dotted(parent)}" if parent else ""
-    close = (
-        [other_names[key]] if other_names.get(key) in known else difflib.get_close_matches(key, known, n=1)
-    )
+    close = other_names[key] if other_names.get(key) in known else nearest(key, known)
     if close:
-        return f"unknown key {key!r}{place}; did you mean {close[0]!r}?"
+        return f"unknown key {key!r}{place}; did you mean {close!r}?"
     return f"unknown key {key!r}{place}: known are {', '.join(known)}"
 
 

@@ -41,6 +41,10 @@ COMPARING = (Algorithm.GRPO, Algorithm.RLOO, Algorithm.DAPO)
 
 MICRO_BATCH_TOKENS = 8192
 
+MAX_SEQUENCES = 1 << 32
+"""Sequences of a step; no job is near it, and no product with other numbers leaves what the cost model can hold."""
+MAX_SEQUENCE_TOKENS = 1 << 32
+
 
 def load(text: str, *, name: str = "<workload>", folder: Path | None = None) -> Workload:
     """
@@ -156,6 +160,20 @@ class _Reader:
                 "batch",
                 "response_tokens",
                 "mean",
+            )
+        if batch.prompts * batch.samples_per_prompt > MAX_SEQUENCES:
+            raise self._fail(
+                f"{batch.prompts:,} prompts with {batch.samples_per_prompt:,} samples each are more than "
+                f"{MAX_SEQUENCES:,} sequences a step: take fewer",
+                "batch",
+                "prompts",
+            )
+        if batch.prompt_tokens + longest > MAX_SEQUENCE_TOKENS:
+            raise self._fail(
+                f"a prompt of {batch.prompt_tokens:,} tokens and a response of up to {longest:,} are more than "
+                f"{MAX_SEQUENCE_TOKENS:,} tokens: take shorter ones",
+                "batch",
+                "prompt_tokens" if batch.prompt_tokens > longest else "response_tokens",
             )
         if batch.minibatches > batch.prompts:
             raise self._fail(

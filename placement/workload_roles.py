@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 TP_SIZES = (1, 2, 4, 8)
 MEGATRON_PP_SIZES = (1, 2)
+LARGEST_TP_NAMED = 256
+"""No model that is known has more heads than this; a message need not list all that divide a larger number."""
 
 
 class RoleReader:
@@ -194,7 +196,8 @@ class RoleReader:
         """Return the sizes that can cut *model*; a list of the user's own must hold at least one."""
         fitting = tuple(size for size in _unique(given or default) if model.can_share_heads(size))
         if not fitting:
-            sizes = ", ".join(str(size) for size in range(1, model.heads + 1) if model.can_share_heads(size))
+            largest = min(model.heads, LARGEST_TP_NAMED)
+            sizes = ", ".join(str(size) for size in range(1, largest + 1) if model.can_share_heads(size))
             raise self._fail(
                 f"tp must divide the attention heads of {model.name} "
                 f"({model.heads}, with {model.kv_heads} KV heads): take one of {sizes}",

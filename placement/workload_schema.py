@@ -13,10 +13,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, GetJsonSchemaHandler, Tag
 
+from placement.model_limits import MOST
 from placement.workload_export import SCHEMA
 
 MAX_COUNT = 1 << 40
-"""No number of a job is larger; it keeps all products within what the solver can hold."""
+"""No number of a job is larger; `placement.workload_file` bounds their products, `placement.demand` the times."""
+
+MAX_MENU = 64
 
 
 class _OrList:
@@ -38,7 +41,7 @@ def _kind(value: Any) -> str:
     return "list" if isinstance(value, list) else "value"
 
 
-_MENU = (BeforeValidator(_as_list), Field(min_length=1, max_length=64), _OrList())
+_MENU = (BeforeValidator(_as_list), Field(min_length=1, max_length=MAX_MENU), _OrList())
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Counts = Annotated[list[Count], *_MENU]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -52,9 +55,19 @@ RolloutEngine = Literal["vllm", "sglang"]
 AnyEngine = Literal["fsdp", "megatron", "vllm", "sglang"]
 
 
-def derived(description: str, default: str) -> Any:
-    """Return an optional field whose default follows from other values, as *default* says."""
-    return Field(default=None, description=description, json_schema_extra={"x-default": default})
+def derived(description: str, default: str, *, most: int | None = None) -> Any:
+    """
+    Return an optional field whose default follows from other values, as *default* says.
+
+    *most* bounds a number whose type says nothing.
+    """
+    return Field(
+        default=None,
+        description=description,
+        json_schema_extra={"x-default": default},
+        ge=None if most is None else 1,
+        le=most,
+    )
 
 
 class Strict(BaseModel):
@@ -63,34 +76,46 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
+def _number(name: str, description: str) -> Any:
+    """Return a number that a model must state."""
+    return Field(ge=1, le=MOST[name], description=description)
+
+
+def _derived(name: str, description: str, default: str) -> Any:
+    """Return a number of a model whose default follows from other values, as *default* says."""
+    return derived(description, default, most=MOST[name])
+
+
 class ModelNumbers(Strict):
     """A model as plain numbers."""
 
     name: str = Field(default="custom", min_length=1, description="How messages call it")
-    parameters: Count = Field(description="All parameters, embeddings included (tied ones once)")
-    hidden: Count = Field(description="Width of the model")
-    layers: Count = Field(description="Transformer layers")
-    heads: Count = Field(description="Attention heads")
-    kv_heads: Count = Field(description="KV heads; they divide the heads")
-    vocab: Count = Field(description="Size of the vocabulary")
-    ffn: Count = Field(
-        description="Width of the feed-forward block that a token passes, active experts summed"
+    parameters: int = _number("parameters", "All parameters, embeddings included (tied ones once)")
+    hidden: int = _number("hidden", "Width of the model")
+    layers: int = _number("layers", "Transformer layers")
+    heads: int = _number("heads", "Attention heads")
+    kv_heads: int = _number("kv_heads", "KV heads; they divide the heads")
+    vocab: int = _number("vocab", "Size of the vocabulary")
+    ffn: int = _number("ffn", "Width of the feed-forward block that a token passes, active experts summed")
+    head_dim: int | None = _derived("head_dim", "Width of a head", "`hidden / heads`")
+    active_parameters: int | None = _derived("active_parameters", "Parameters that one token uses", "all")
+    embedding_parameters: int | None = _derived(
+        "embedding_parameters", "Parameters of input embedding and output head", "from `vocab` and `hidden`"
     )
-    head_dim: Count | None = derived("Width of a head", "`hidden / heads`")
-    active_parameters: Count | None = derived("Parameters that one token uses", "all")
-    embedding_parameters: Count | None = derived(
-        "Parameters of input embedding and output head", "from `vocab` and `hidden`"
+    kv_bytes_per_token: int | None = _derived(
+        "kv_bytes_per_token", "KV cache of one token in bf16, bytes", "from the shape"
     )
-    kv_bytes_per_token: Count | None = derived("KV cache of one token in bf16, bytes", "from the shape")
-    kv_shards: Count | None = derived(
-        "Parts into which TP can cut the KV cache (1 with latent attention)", "`kv_heads`"
+    kv_shards: int | None = _derived(
+        "kv_shards", "Parts into which TP can cut the KV cache (1 with latent attention)", "`kv_heads`"
     )
-    experts: int = Field(default=0, ge=0, le=MAX_COUNT, description="Experts in a layer; 0: dense")
-    experts_per_token: int = Field(default=0, ge=0, le=MAX_COUNT, description="Experts that a token passes")
+    experts: int = Field(default=0, ge=0, le=MOST["experts"], description="Experts in a layer; 0: dense")
+    experts_per_token: int = Field(
+        default=0, ge=0, le=MOST["experts_per_token"], description="Experts that a token passes"
+    )
     tie_embeddings: bool = Field(
         default=False, description="Whether input embedding and output head are one matrix"
     )
-    max_position: Count | None = derived("Longest sequence, tokens", "not stated")
+    max_position: int | None = _derived("max_position", "Longest sequence, tokens", "not stated")
 
 
 Model = Annotated[
@@ -112,7 +137,7 @@ class GpuRange(Strict):
 
 Gpus = Annotated[
     Annotated[Count, Tag("value")]
-    | Annotated[list[Count], Tag("list"), Field(min_length=1)]
+    | Annotated[list[Count], Tag("list"), Field(min_length=1, max_length=MAX_MENU)]
     | Annotated[GpuRange, Tag("mapping")],
     Discriminator(_kind),
 ]

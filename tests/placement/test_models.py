@@ -4,78 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
+from model_configs import QWEN2_MOE, RECORDS, config_of, written
 
-import placement
+from placement import model_limits
 from placement.errors import InputError
 from placement.model_config import FAMILIES, read_config
 from placement.models import Model, catalogue, find_model, from_numbers
-
-RECORDS = json.loads((Path(placement.__path__[0]) / "data" / "models.json").read_text(encoding="utf-8"))[
-    "models"
-]
-
-
-def config_of(record):
-    """Return a record of the catalogue in the words of its family's config.json."""
-    name = record["model"].lower()
-    config = {
-        "hidden_size": record["hidden"],
-        "num_hidden_layers": record["layers"],
-        "num_attention_heads": record["heads"],
-        "num_key_value_heads": record["kv_heads"],
-        "intermediate_size": record["ffn"] or record["moe_ffn"],
-        "vocab_size": record["vocab"],
-        "tie_word_embeddings": record["tie_embeddings"],
-        "max_position_embeddings": record["max_position"],
-    }
-    if "head_dim" in record:
-        config["head_dim"] = record["head_dim"]
-    if "mixtral" in name:
-        config |= {"num_local_experts": record["experts"], "num_experts_per_tok": record["experts_per_token"]}
-    elif record["family"] == "moe":
-        config |= {"moe_intermediate_size": record["moe_ffn"], "num_experts": record["experts"]}
-        config |= {
-            "num_experts_per_tok": record["experts_per_token"],
-            "decoder_sparse_step": 1,
-            "mlp_only_layers": [],
-        }
-    elif record["family"] == "moe-mla":
-        config |= {
-            key: record[key]
-            for key in ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-        }
-        config |= {"moe_intermediate_size": record["moe_ffn"], "n_routed_experts": record["experts"]}
-        config |= {
-            "n_shared_experts": record["shared_experts"],
-            "first_k_dense_replace": record["dense_layers"],
-        }
-        config |= {"num_experts_per_tok": record["experts_per_token"]}
-    families = {
-        "mixtral": "mixtral",
-        "mistral": "mistral",
-        "qwen2.5": "qwen2",
-        "qwen3-30b": "qwen3_moe",
-        "qwen3-235b": "qwen3_moe",
-        "qwen3": "qwen3",
-        "gemma-2": "gemma2",
-        "gemma-3": "gemma3_text",
-        "phi": "phi3",
-        "deepseek-v2": "deepseek_v2",
-        "deepseek-v3": "deepseek_v3",
-        "kimi": "kimi_k2",
-        "llama": "llama",
-    }
-    config["model_type"] = next(family for part, family in families.items() if part in name)
-    return config
-
-
-def written(tmp_path, config):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: r["model"])
@@ -97,20 +33,7 @@ def test_parameters_counted_from_the_shape_are_exact(record, tmp_path):
     ("config", "parameters"),
     [
         pytest.param(
-            {
-                "model_type": "qwen2_moe",
-                "hidden_size": 2048,
-                "num_hidden_layers": 24,
-                "num_attention_heads": 16,
-                "num_key_value_heads": 16,
-                "intermediate_size": 5632,
-                "moe_intermediate_size": 1408,
-                "shared_expert_intermediate_size": 5632,
-                "num_experts": 60,
-                "num_experts_per_tok": 4,
-                "vocab_size": 151936,
-                "decoder_sparse_step": 1,
-            },
+            QWEN2_MOE,
             14_315_784_192,
             id="Qwen1.5-MoE-A2.7B",
         ),
@@ -198,9 +121,9 @@ def test_short_names_are_unique():
         ),
         pytest.param({"parameters": 1}, "also needs hidden, layers", id="missing numbers"),
         pytest.param(
-            {"hidden": True}, "hidden of a model is a whole number from 1, not True", id="boolean number"
+            {"hidden": True}, "hidden of a model is a whole number from 1 to 16,777,216, not true", id="boolean number"
         ),
-        pytest.param({"hidden": -1}, "a whole number from 1, not -1", id="negative number"),
+        pytest.param({"hidden": -1}, "a whole number from 1 to 16,777,216, not -1", id="negative number"),
         pytest.param({"tie_embeddings": 1}, "true or false, not 1", id="number for a switch"),
         pytest.param({"name": 7}, "name of a model is text, not 7", id="number for a name"),
     ],
@@ -244,6 +167,18 @@ def test_numbers_imply_the_rest():
 
 
 @pytest.mark.parametrize("name", [r["model"] for r in RECORDS])
+def test_the_bounds_leave_room_for_models_to_come(name):
+    """Every number of every shipped model may be ten times as large."""
+    model = dataclasses.asdict(catalogue()[name])
+    assert {key for key, most in model_limits.MOST.items() if 10 * (model[key] or 0) > most} == set()
+
+
+def test_every_number_of_a_model_has_a_bound():
+    numbers = {f.name for f in dataclasses.fields(Model) if f.type in ("int", "int | None")}
+    assert numbers == set(model_limits.MOST)
+
+
+@pytest.mark.parametrize("name", [r["model"] for r in RECORDS])
 def test_a_model_written_as_numbers_is_the_same_model(name):
     assert catalogue()[name] == from_numbers(dataclasses.asdict(catalogue()[name]))
 
@@ -253,6 +188,28 @@ def test_a_model_written_as_numbers_is_the_same_model(name):
     [
         pytest.param({"kv_heads": 7}, "32 attention heads cannot share 7 KV heads", id="uneven heads"),
         pytest.param({"active_parameters": 2 * 10**9}, "more than all", id="more active than all"),
+        pytest.param({"experts": 8, "experts_per_token": 9}, "a token cannot pass 9 experts", id="9 of 8 experts"),
+        pytest.param({"experts_per_token": 2}, "where a layer has 0 (experts)", id="experts of a dense model"),
+        pytest.param({"experts": 8}, "needs experts_per_token: a whole number from 1 to 8", id="no expert passed"),
+        pytest.param(
+            {"hidden": 1, "heads": 1 << 16, "kv_heads": 1},
+            "65,536 attention heads cannot share a width of 1 evenly: state head_dim",
+            id="more heads than width",
+        ),
+        pytest.param({"heads": 1 << 40, "kv_heads": 1}, "heads of a model is a whole number from 1 to 65,536", id="heads"),
+        pytest.param({"layers": 10_001}, "a whole number from 1 to 10,000, not 10001", id="layers"),
+        pytest.param(
+            {"layers": 10_000, "heads": 1 << 16, "kv_heads": 1 << 16, "head_dim": 1 << 24},
+            "kv_bytes_per_token of a model is a whole number from 1 to 1,099,511,627,776; the other numbers make it",
+            id="a product that is too large",
+        ),
+        pytest.param(
+            {"embedding_parameters": 1},
+            "1 embedding_parameters are not more than the output head of 65,536,000 (vocab × hidden)",
+            id="a head larger than the embeddings",
+        ),
+        pytest.param({"active_parameters": 10**7}, "10,000,000 active_parameters are not more than", id="no head"),
+        pytest.param({"parameters": 10**5000}, "not a number of too many digits", id="5,001 digits"),
         pytest.param(
             {"vocab": 10**6},
             "cannot hold embeddings of 4,096,000,000 (vocab × hidden, twice",
@@ -290,7 +247,7 @@ def test_a_value_head_replaces_the_language_model_head():
         pytest.param('{"model_type": "llama"}', "a llama model needs 'hidden_size'", id="missing key"),
         pytest.param(
             '{"model_type": "llama", "hidden_size": "8"}',
-            "hidden_size must be a whole number from 1, not '8'",
+            "hidden_size must be a whole number from 1 to 16,777,216, not '8'",
             id="text",
         ),
         pytest.param(
@@ -309,6 +266,114 @@ def test_a_wrong_configuration_is_refused_with_its_file(text, says, tmp_path):
         find_model(str(file))
     assert says in str(raised.value)
     assert raised.value.where.startswith(str(file))
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "vocab_size": 100,
+}
+QWEN3_MOE = config_of(next(r for r in RECORDS if r["model"] == "Qwen/Qwen3-30B-A3B"))
+DEEPSEEK = config_of(next(r for r in RECORDS if "DeepSeek-V3" in r["model"]))
+DEEP = "[" * 500 + "]" * 500
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "value", "says"),
+    [
+        (QWEN3_MOE, "num_hidden_layers", "2147483647", "must be a whole number from 1 to 10,000, not 2147483647"),
+        (QWEN3_MOE, "mlp_only_layers", "5", "mlp_only_layers must be a list of layers, not 5"),
+        (QWEN3_MOE, "mlp_only_layers", '"abc"', "must be a list of layers, not 'abc'"),
+        (QWEN3_MOE, "mlp_only_layers", "[48]", "mlp_only_layers lists 48: a layer is a whole number from 0 to 47"),
+        (QWEN3_MOE, "mlp_only_layers", "[[1]]", "mlp_only_layers lists [1]: a layer is"),
+        (QWEN3_MOE, "mlp_only_layers", "[true]", "mlp_only_layers lists true: a layer is"),
+        (QWEN3_MOE, "num_experts", "100001", "num_experts must be a whole number from 1 to 100,000, not 100001"),
+        (QWEN3_MOE, "num_experts_per_tok", "129", "from 1 to 128, the value of num_experts, not 129"),
+        (DEEPSEEK, "num_experts_per_tok", "257", "from 1 to 256, the value of n_routed_experts, not 257"),
+        (DEEPSEEK, "first_k_dense_replace", "1000", "must be a whole number from 0 to 61, not 1000"),
+        (DEEPSEEK, "first_k_dense_replace", "-1", "must be a whole number from 0 to 61, not -1"),
+        (LLAMA, "num_attention_heads", "128", "128 attention heads cannot share a width of 64 evenly: state head_dim"),
+        (LLAMA, "num_attention_heads", "3", "3 attention heads cannot share a width of 64 evenly: state head_dim"),
+        (LLAMA, "num_key_value_heads", "3", "cannot share 3 KV heads (num_key_value_heads) evenly"),
+        (LLAMA, "hidden_size", "16777217", "hidden_size must be a whole number from 1 to 16,777,216, not 16777217"),
+        (LLAMA, "hidden_size", "NaN", "16,777,216, not nan"),
+        (LLAMA, "hidden_size", "Infinity", "16,777,216, not inf"),
+        (LLAMA, "hidden_size", "64.0", "16,777,216, not 64.0"),
+        (LLAMA, "hidden_size", "-64", "16,777,216, not -64"),
+        (LLAMA, "hidden_size", DEEP, "16,777,216, not [[[[[[[...]]]]]]]"),
+        (LLAMA, "hidden_size", "9" * 5000, "a number of 5,000 digits (9999999999…)"),
+        (LLAMA, "unknown", "9" * 5000, "a number of 5,000 digits (9999999999…)"),
+        (LLAMA, "unknown", '{"a": 1, "b": 2, "a": 1}', "the key 'a' is there twice: remove one"),
+        (LLAMA, "model_type", DEEP, "(model_type) [[[[[[[...]]]]]]] is not known"),
+        (LLAMA, "tie_word_embeddings", '"false"', "tie_word_embeddings must be true or false, not 'false'"),
+        (LLAMA, "attention_bias", "0", "attention_bias must be true or false, not 0"),
+        (
+            LLAMA | {"num_hidden_layers": 10_000, "hidden_size": 1 << 24},
+            "intermediate_size",
+            "16777216",
+            "parameters of a model is a whole number from 1 to 1,125,899,906,842,624; the other numbers make it",
+        ),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else value[:24],
+)
+def test_a_value_that_no_model_has_is_refused_with_its_key(config, key, value, says, tmp_path):
+    """The line names the file, the key, and what is allowed; it stays short whatever the value is."""
+    file = tmp_path / "config.json"
+    others = {k: v for k, v in config.items() if k != key}
+    file.write_text(json.dumps(others)[:-1] + f', "{key}": {value}}}', encoding="utf-8")
+    with pytest.raises(InputError) as raised:
+        find_model(str(tmp_path))
+    assert says in str(raised.value)
+    assert str(file) == raised.value.where
+    assert len(str(raised.value)) < len(str(file)) + 400
+
+
+def test_a_key_that_is_there_twice_is_refused(tmp_path):
+    file = written(tmp_path, LLAMA)
+    file.write_text(file.read_text()[:-1] + ', "hidden_size": 128}')
+    with pytest.raises(InputError, match="the key 'hidden_size' is there twice"):
+        find_model(str(file))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_configuration(tmp_path):
+    file = written(tmp_path, LLAMA)
+    model = find_model(str(file))
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert model == find_model(str(file))
+
+
+def test_a_device_is_no_configuration(tmp_path):
+    """Reading a pipe could wait for ever."""
+    (tmp_path / "config.json").symlink_to("/dev/null")
+    with pytest.raises(InputError, match="this is no file"):
+        find_model(str(tmp_path))
+
+
+def test_a_model_whose_layers_have_no_experts_is_dense(tmp_path):
+    """Qwen3's dense and sparse families differ in the experts alone; every 49th of 48 layers has some."""
+    config = QWEN3_MOE | {"decoder_sparse_step": 49}
+    sparse = read_config(written(tmp_path, config), name="x")
+    assert sparse == read_config(written(tmp_path, config | {"model_type": "qwen3"}), name="x")
+    listed = QWEN3_MOE | {"mlp_only_layers": list(range(48))}
+    assert sparse == read_config(written(tmp_path, listed), name="x")
+
+
+def test_layers_with_experts_are_counted_as_the_model_builds_them(tmp_path):
+    """DeepSeek's layers have experts from the first that is not dense, at every multiple of a step."""
+
+    def counted(**changes):
+        return read_config(written(tmp_path, DEEPSEEK | changes), name="x").parameters
+
+    assert counted(first_k_dense_replace=0, moe_layer_freq=61) == counted(first_k_dense_replace=60)
+    assert counted(first_k_dense_replace=1, moe_layer_freq=2) == counted(first_k_dense_replace=31)
+    every_other = {"decoder_sparse_step": 2}
+    odd = {"mlp_only_layers": list(range(0, 48, 2))}
+    assert read_config(written(tmp_path, QWEN3_MOE | every_other), name="x") == read_config(
+        written(tmp_path, QWEN3_MOE | odd), name="x"
+    )
 
 
 def test_a_binary_configuration_is_refused(tmp_path):
@@ -330,6 +395,24 @@ def test_weights_of_another_model_are_noticed(tmp_path):
     (tmp_path / "model.safetensors.index.json").write_text('{"metadata": {"total_size": 15231233024}}')
     with pytest.raises(InputError, match="hold 7,615,616,512 parameters, but its shapes give 494,032,768"):
         find_model(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param('{"metadata": {"total_size": 1%s}}' % ("0" * 400), "a number of 401 digits", id="401 digits"),
+        pytest.param('{"metadata": {"total_size": 1%s}}' % ("0" * 39), "they are of different models", id="40 digits"),
+        pytest.param('{"metadata": 1, "metadata": 2}', "the key 'metadata' is there twice", id="twice"),
+        pytest.param("[", "no valid JSON", id="broken"),
+    ],
+)
+def test_a_wrong_index_is_refused_with_its_file(text, says, tmp_path):
+    written(tmp_path, {**LLAMA, "torch_dtype": "bfloat16"})
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(InputError) as raised:
+        find_model(str(tmp_path))
+    assert says in str(raised.value)
+    assert "model.safetensors.index.json" in str(raised.value)
 
 
 @pytest.mark.parametrize(

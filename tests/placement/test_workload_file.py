@@ -439,6 +439,37 @@ def test_an_error_shows_file_line_and_column():
             id="mean above max",
         ),
         pytest.param(
+            "64",
+            "4294967296, samples_per_prompt: 2",
+            "2:18",
+            "4,294,967,296 prompts with 2 samples each are more than 4,294,967,296 sequences a step",
+            id="sequences",
+        ),
+        pytest.param(
+            "100,",
+            "4294967296,",
+            "2:37",
+            "a prompt of 4,294,967,296 tokens and a response of up to 200 are more than 4,294,967,296 tokens",
+            id="prompt tokens",
+        ),
+        pytest.param(
+            "200}", "4294967296}", "2:59", "and a response of up to 4,294,967,296 are more than", id="response tokens"
+        ),
+        pytest.param(
+            "model: Qwen2.5-7B",
+            "model: {layers: 10001}",
+            "4:27",
+            "roles.actor.model.layers must be at most 10000, not 10001",
+            id="layers of a model",
+        ),
+        pytest.param(
+            "Qwen2.5-7B",
+            "Qwen2.5-7B, gpus: [" + "1, " * 64 + "1]",
+            "4:36",
+            "roles.actor.gpus: List should have at most 64 items after validation, not 65",
+            id="a long menu",
+        ),
+        pytest.param(
             "200}",
             "200, minibatches: 65}",
             "2:77",
@@ -553,6 +584,15 @@ def test_a_wrong_file_is_refused_at_its_place(old, new, where, says):
         load(text, name="f")
     assert says in str(raised.value).splitlines()[0]
     assert f"f:{where}" == raised.value.where
+
+
+def test_sizes_of_tp_that_a_message_lists_are_few():
+    """A model may have 65,536 heads: all sizes that divide them would fill lines, and take long to find."""
+    numbers = "{parameters: 1000000000, hidden: 65536, layers: 1, heads: 65536, kv_heads: 1, vocab: 1, ffn: 1}"
+    with pytest.raises(InputError) as raised:
+        load(SMALLEST.replace("Qwen2.5-7B", f"{numbers}, layout: {{tp: 3}}"))
+    said = str(raised.value).splitlines()[0]
+    assert said.endswith("take one of 1, 2, 4, 8, 16, 32, 64, 128, 256")
 
 
 def test_grpo_needs_responses_to_compare():
