@@ -19,29 +19,37 @@ if TYPE_CHECKING:
     from placement.errors import PlacementError as PlacementError
     from placement.errors import SolverBug as SolverBug
     from placement.instance import Instance as Instance
+    from placement.instance import Objective as Objective
     from placement.instance import make_instance as make_instance
     from placement.planner import Outcome as Outcome
+    from placement.planner import SolverName as SolverName
     from placement.planner import plan as plan
     from placement.plans import Plan as Plan
     from placement.rules import parse_rules as parse_rules
     from placement.sources import read_machine as read_machine
+    from solvers.result import Options as Options
+    from topologies.errors import TopologyError as TopologyError
 
 _HOME = {
-    "InputError": "errors",
-    "Instance": "instance",
-    "Outcome": "planner",
-    "OutputError": "errors",
-    "Plan": "plans",
-    "PlacementError": "errors",
-    "SolverBug": "errors",
-    "__version__": "_version",
-    "dump": "devicemap",
-    "load": "devicemap",
-    "load_workload": "catalog",
-    "make_instance": "instance",
-    "parse_rules": "rules",
-    "plan": "planner",
-    "read_machine": "sources",
+    "InputError": "placement.errors",
+    "Instance": "placement.instance",
+    "Objective": "placement.instance",
+    "Options": "solvers.result",
+    "Outcome": "placement.planner",
+    "OutputError": "placement.errors",
+    "Plan": "placement.plans",
+    "PlacementError": "placement.errors",
+    "SolverBug": "placement.errors",
+    "SolverName": "placement.planner",
+    "TopologyError": "topologies.errors",
+    "__version__": "placement._version",
+    "dump": "placement.devicemap",
+    "load": "placement.devicemap",
+    "load_workload": "placement.catalog",
+    "make_instance": "placement.instance",
+    "parse_rules": "placement.rules",
+    "plan": "placement.planner",
+    "read_machine": "placement.sources",
 }
 
 __all__ = sorted(_HOME)
@@ -50,7 +58,7 @@ __all__ = sorted(_HOME)
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'placement' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"placement.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -6,10 +6,13 @@ When to modify: the cost model or the lowering takes something for granted that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from placement.dataflow import Work
 from placement.instance import Instance
+from placement.machine import id_ranges
 from placement.menu import Menu
-from placement.workload import Schedule
+from placement.workload import Schedule, Workload
 from solvers.result import Result
 
 
@@ -26,17 +29,41 @@ def assumptions(instance: Instance, menu: Menu, result: Result) -> tuple[str, ..
             "rings over more than 8 GPUs are the best of a bounded search: some group may be faster than it is taken to be"
         )
     machine = instance.machine
-    cut = len(machine.topology.gpus) * (len(machine.topology.gpus) - 1) // 2 - len(machine.topology.links)
-    if cut:
-        said.append(f"{cut} GPU pair{'s' if cut > 1 else ''} with an unknown link: taken as host-staged, joined to no island")
     unverified = sorted({machine.cards[g].name for g in machine.usable if not machine.cards[g].verified})
     if unverified:
         said.append(f"memory of {', '.join(unverified)} is from data sheets, not seen in a driver's output")
     if any(work is Work.SYNC_WEIGHTS for _, work, _ in menu.operations) and not instance.workload.is_hybrid:
         said.append("new weights reach the rollout GPUs over the best link between the two groups, then along its ring")
-    for gpu, why in machine.unusable.items():
-        said.append(f"GPU {gpu} is left out: {why}")
-    return tuple(said)
+    return (*said, *must_know(instance))
+
+
+def must_know(instance: Instance) -> tuple[str, ...]:
+    """Return the assumptions that are about this machine and this job: who overlooks one plans something else than is meant."""
+    machine, topology = instance.machine, instance.machine.topology
+    said = []
+    why: dict[str, list[int]] = {}
+    for gpu, reason in machine.unusable.items():
+        why.setdefault(reason, []).append(gpu)
+    for reason, gpus in why.items():
+        said.append(f"GPU {id_ranges(gpus)} {'is' if len(gpus) == 1 else 'are'} left out: {reason}")
+    cut = len(topology.gpus) * (len(topology.gpus) - 1) // 2 - len(topology.links)
+    if cut:
+        said.append(f"{cut} GPU pair{'s' if cut > 1 else ''} with an unknown link: taken as host-staged, joined to no island")
+    return (*said, *_too_long(instance.workload))
+
+
+def _too_long(workload: Workload) -> Iterator[str]:
+    """Yield which models are asked for longer sequences than they take."""
+    longest = workload.batch.prompt_tokens + workload.batch.response_max_tokens
+    roles: dict[tuple[str, int], list[str]] = {}
+    for role in workload.placed:
+        if role.model is not None and role.model.max_position is not None and role.model.max_position < longest:
+            roles.setdefault((role.model.name, role.model.max_position), []).append(role.name.value)
+    for (model, most), names in roles.items():
+        yield (
+            f"{', '.join(names)}: sequences of {longest} tokens, {model} takes {most} (its config): raise the model's limit "
+            "(rope scaling) or shorten the batch"
+        )
 
 
 def _schedule(instance: Instance) -> str:

@@ -8,7 +8,6 @@ When to modify: another kind of thing is shipped, or a workload can come from so
 
 from __future__ import annotations
 
-import difflib
 import functools
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement.errors import InputError
+from placement.suggest import nearest
 
 if TYPE_CHECKING:
     from placement.models import Model
@@ -63,14 +63,16 @@ def load_workload(source: str) -> Workload:
     if source in workload_names():
         return workload_file.load(workload_text(source), name=f"{source}.yaml")
     if source == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed, so - cannot be read")
         return workload_file.load(_decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), name="<stdin>")
     try:
         path = Path(source).expanduser()
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, RuntimeError):  # RuntimeError: the home of nobody
-        close = difflib.get_close_matches(source, workload_names(), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        close = nearest(source, workload_names())
+        hint = f"; did you mean {close!r}?" if close else ""
         shipped = ", ".join(workload_names())
         raise InputError(
             f"there is no workload file {source!r}, and none such is shipped{hint} (shipped: {shipped})"

@@ -1,17 +1,21 @@
 """
-The error tree. The command line catches `PlacementError` and `topologies.TopologyError` only.
+The error tree: ``except placement.PlacementError`` catches whatever a user can cause.
 
 ::
 
     PlacementError
     ├─ InputError(ValueError)      the user's file, name or option is wrong; exit 2
+    │  └─ MachineError             … of a machine: also a `topologies.errors.TopologyError`
     ├─ OutputError(OSError)        the result cannot be written; exit 2
     └─ SolverBug(RuntimeError)     the checker disagrees with a solver: our bug, reported loudly; exit 70
 
+`topologies` knows nothing of this package and raises its own error; `placement.sources` makes it a `MachineError`.
 "No plan exists" is no error: it is an answer (`placement.planner.Outcome`).
 """
 
 from __future__ import annotations
+
+from topologies.errors import TopologyError
 
 
 class PlacementError(Exception):
@@ -36,6 +40,10 @@ class InputError(PlacementError, ValueError):
         text = f"{where}: {message}" if where else message
         super().__init__(f"{text}\n{excerpt}" if excerpt else text)
         self.where = where
+
+
+class MachineError(InputError, TopologyError):
+    """A description of a machine cannot be read, or describes none that can exist."""
 
 
 class OutputError(PlacementError, OSError):

@@ -66,7 +66,7 @@ def make_instance(
     rules: Rules,
     *,
     visible: Sequence[int] | None = None,
-    objective: Objective = Objective.STEP,
+    objective: Objective | str = Objective.STEP,
     within_percent: float = WITHIN_PERCENT,
 ) -> Instance:
     """
@@ -75,8 +75,10 @@ def make_instance(
     Raises
     ------
     InputError
-        If the machine cannot be planned on, spans several hosts, or the job places no role.
+        If a part is of another type (a name, mostly, that must be read first), the machine cannot be planned on, spans
+        several hosts, or the job places no role.
     """
+    objective = _checked_types(topology, workload, rules, visible, objective, within_percent)
     if len(topology.hosts) > 1:
         raise InputError(f"the machine spans {len(topology.hosts)} hosts; this version plans a single host")
     if not workload.placed:
@@ -93,3 +95,33 @@ def make_instance(
         within_percent=within_percent,
         constants=constants(),
     )
+
+
+def _checked_types(
+    topology: object, workload: object, rules: object, visible: object, objective: object, within_percent: object
+) -> Objective:
+    """Refuse, before anything fails deep inside, what is no part; return the objective, which may be its name."""
+    for value, kind, what, reader in (
+        (topology, Topology, "a topology", "read_machine"),
+        (workload, Workload, "a workload", "load_workload"),
+        (rules, Rules, "rules", "parse_rules"),
+    ):
+        if not isinstance(value, kind):
+            how = f"call placement.{reader}({value!r})" if isinstance(value, str) else f"placement.{reader} makes them"
+            raise InputError(f"make_instance takes {what}, not {_shown(value)}: {how}")
+    if visible is not None and not (
+        isinstance(visible, Sequence)
+        and not isinstance(visible, str)
+        and all(isinstance(index, int) and not isinstance(index, bool) for index in visible)
+    ):
+        raise InputError(f"make_instance takes visible as physical ids such as [0, 1], or None, not {_shown(visible)}")
+    if not isinstance(within_percent, int | float) or isinstance(within_percent, bool):
+        raise InputError(f"make_instance takes within_percent as a number, not {_shown(within_percent)}")
+    if not isinstance(objective, str) or objective not in tuple(Objective):
+        words = ", ".join(Objective)
+        raise InputError(f"make_instance takes as objective one of {words}, not {_shown(objective)}")
+    return Objective(objective)
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str | int | float) else f"a {type(value).__name__}"

@@ -7,14 +7,17 @@ When to modify: a new reason why a GPU cannot be used, or a new fact about it th
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.errors import InputError
 from placement.rules import Rules
+from placement.suggest import nearest
 from topologies.cards import Card, card_of
+from topologies.cards import cards as catalogue
 from topologies.domains import Level, domains
-from topologies.model import Topology
+from topologies.model import Gpu, Topology
 from topologies.wiring import Wiring, wiring
 
 QUERY = "nvidia-smi --query-gpu=index,name,memory.total,memory.used,uuid,pci.bus_id --format=csv"
@@ -131,11 +134,46 @@ def _card(topology: Topology, index: int) -> Card:
         )
     card = card_of(gpu)
     if card is None:
-        raise InputError(
-            f"GPU {index} is a {gpu.name!r}, which is not in the catalogue (`placement catalog gpus`): "
-            f"name the card that is nearest to it (--gpu {index}=h100-80gb)"
-        )
+        raise _not_catalogued(topology, gpu)
     return card
+
+
+def _not_catalogued(topology: Topology, gpu: Gpu) -> InputError:
+    """Say which GPUs are the same unknown card as *gpu*, and which card is called most like it."""
+    ids = id_ranges(other.index for other in topology.gpus if other.name == gpu.name)
+    called = {_bare(name): card for card in catalogue() for name in (card.slug, *card.aliases, *card.nvml_names)}
+    close = nearest(_bare(gpu.name or ""), called)
+    slug = "CARD" if close is None else _closest_version(called[close], gpu).slug
+    example = ",".join(f"{part}={slug}" for part in ids.split(","))
+    verb = "is" if ids.isdigit() else "are"
+    return InputError(
+        f"GPU {ids} {verb} {gpu.name!r}, which is not in the catalogue (`placement catalog gpus`): "
+        f"name the card that is nearest to it (--gpu {example})"
+    )
+
+
+def _closest_version(card: Card, gpu: Gpu) -> Card:
+    """Return the version of *card* whose memory is closest to that of *gpu*."""
+    if gpu.memory_mib is None:
+        return card
+    mib = gpu.memory_mib
+    return min((c for c in catalogue() if c.chip == card.chip), key=lambda c: abs(c.total_mib - mib))
+
+
+def _bare(name: str) -> str:
+    """Return *name* without the words that most cards have in common."""
+    return re.sub(r"\b(nvidia|geforce|tesla|quadro|amd|instinct)\b|[^a-z0-9]+", " ", name.lower()).strip()
+
+
+def id_ranges(ids: Iterable[int]) -> str:
+    """Return ascending ids as people write them: ``0-3,6``."""
+    runs: list[list[int]] = []
+    for index in ids:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _capacity_mib(topology: Topology, index: int, card: Card) -> int:

@@ -20,15 +20,25 @@ class ReaderGone(Exception):
     """Whoever read our standard output has left (``| head``): nobody is there to be told."""
 
 
-def refuse_existing(path: Path, *, force: bool) -> None:
+def refuse_unwritable(path: Path, *, force: bool) -> None:
     """
     Raise early what `write_file` would raise late, before the work is done.
 
     Raises
     ------
     OutputError
-        If *path* is a folder, or exists and *force* is false.
+        If *path* is a folder, or exists and *force* is false, or no file can be made beside it.
     """
+    _refuse_taken(path, force=force)
+    try:
+        # Permissions do not tell: a file system can be read-only, full, or no place for files.
+        with tempfile.TemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _refuse_taken(path: Path, *, force: bool) -> None:
     if path.is_dir():
         raise OutputError(f"{path} is a folder; name a file")
     if path.exists() and not force:
@@ -44,7 +54,7 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
     OutputError
         If *path* exists and *force* is false, or the folder cannot be written.
     """
-    refuse_existing(path, force=force)
+    _refuse_taken(path, force=force)
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

@@ -10,9 +10,8 @@ When to modify: a rule is added, or takes a new kind of value.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -22,6 +21,7 @@ from placement.errors import InputError
 from placement.rule_texts import RULES as RULES
 from placement.rule_texts import Rule
 from placement.rule_values import Reserve
+from placement.suggest import did_you_mean
 from placement.workload import RoleName
 
 
@@ -214,7 +214,7 @@ def _apply(rules: Rules, word: str) -> Rules:
     if name in ("isolation", "preset"):
         preset = {"off": "free", "false": "free"}.get(value, value)
         if preset not in PRESETS:
-            hint = _suggest(preset, PRESETS)
+            hint = did_you_mean(preset, PRESETS)
             raise InputError(f"there is no preset {value!r}{hint}: rule {name} takes {', '.join(PRESETS)}")
         return rules.with_preset(preset)
     if name == "visible":
@@ -222,7 +222,7 @@ def _apply(rules: Rules, word: str) -> Rules:
             "rule visible is set by the option --visible or by CUDA_VISIBLE_DEVICES, not by a switch"
         )
     if name not in _FIELDS:
-        hint = _suggest(name, [*_FIELDS, "isolation"])
+        hint = did_you_mean(name, [*_FIELDS, "isolation"])
         known = ", ".join(rule.name for rule in RULES)
         raise InputError(f"there is no rule {name!r}{hint}: the rules are {known}")
     field = _FIELDS[name]
@@ -237,16 +237,11 @@ def _apply_bare(rules: Rules, name: str) -> Rules:
         return rules.with_preset(name)
     if name in _FIELDS:
         raise InputError(f"rule {name} needs a value: {name}=… takes {_rule(name).takes}")
-    hint = _suggest(name, [*PRESETS, *_FIELDS])
+    hint = did_you_mean(name, [*PRESETS, *_FIELDS])
     raise InputError(
         f"there is no preset or rule {name!r}{hint}: presets are {', '.join(PRESETS)}; "
         f"switches are {', '.join(_FIELDS)}"
     )
-
-
-def _suggest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _rule(name: str) -> Rule:

@@ -10,8 +10,9 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import BinaryIO
 
-from placement.errors import InputError
+from placement.errors import InputError, MachineError
 from topologies import sources
 from topologies.cards import assign_cards
 from topologies.errors import TopologyError
@@ -29,7 +30,7 @@ class Found:
     is_live: bool
 
 
-def read_machine(source: str, *, cards: str | None = None) -> Topology:
+def read_machine(source: str | os.PathLike[str], *, cards: str | None = None) -> Topology:
     """
     Return the machine that *source* names: a file, a shipped name, ``live``, or several joined by ``+``.
 
@@ -37,11 +38,10 @@ def read_machine(source: str, *, cards: str | None = None) -> Topology:
 
     Raises
     ------
-    TopologyError
-        If the source cannot be read.
+    InputError
+        If the source cannot be read; it is a `topologies.errors.TopologyError`, too.
     """
-    topology = sources.load(source)
-    return topology if cards is None else assign_cards(topology, cards)
+    return _load(os.fspath(source), cards=cards)
 
 
 def machine(source: str | None, *, cards: str | None, say: Callable[[str], None]) -> Found:
@@ -57,21 +57,39 @@ def machine(source: str | None, *, cards: str | None, say: Callable[[str], None]
 
     Raises
     ------
-    TopologyError
-        If the source cannot be read.
+    InputError
+        If the source cannot be read; it is a `topologies.errors.TopologyError`, too.
     """
-    stdin = sys.stdin.buffer if sys.stdin is not None else None
-    is_live = source == LIVE
     if source is None:
         try:
             topology = sources.load(LIVE)
-            is_live = True
         except TopologyError as error:
             say(f"{error}; planning for the shipped machine {DEFAULT_MACHINE} (--topology SRC names another)")
-            topology = sources.load(DEFAULT_MACHINE)
-    else:
+            return Found(_load(DEFAULT_MACHINE, cards=cards), is_live=False)
+        return Found(_with_cards(topology, cards), is_live=True)
+    stdin = sys.stdin.buffer if sys.stdin is not None else None
+    return Found(_load(source, cards=cards, stdin=stdin), is_live=source == LIVE)
+
+
+def _load(source: str, *, cards: str | None, stdin: BinaryIO | None = None) -> Topology:
+    try:
         topology = sources.load(source, stdin=stdin)
-    return Found(topology if cards is None else assign_cards(topology, cards), is_live)
+    except TopologyError as error:
+        raise _as_ours(error) from None
+    return _with_cards(topology, cards)
+
+
+def _with_cards(topology: Topology, cards: str | None) -> Topology:
+    try:
+        return topology if cards is None else assign_cards(topology, cards)
+    except TopologyError as error:
+        raise _as_ours(error) from None
+
+
+def _as_ours(error: TopologyError) -> MachineError:
+    ours = MachineError(str(error))
+    ours.where = error.where
+    return ours
 
 
 def visible_gpus(text: str | None, found: Found) -> tuple[int, ...] | None:

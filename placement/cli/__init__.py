@@ -6,6 +6,7 @@ When to modify: a command is added (one line here, one module beside).
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import NoReturn
@@ -20,7 +21,20 @@ EXIT_PIPE = 141
 
 def main() -> NoReturn:
     """Run the command line; end with one of the documented exit codes, without a traceback for what a user can cause."""
-    sys.exit(run())
+    from placement.cli.interrupts import Interrupts
+
+    interrupts = Interrupts()
+    interrupts.listen()
+    try:
+        code = run()
+    except KeyboardInterrupt:
+        code = _say("interrupted", EXIT_INTERRUPTED)
+    except Exception:
+        # Stopped in the middle of an import, ortools raises an error of its own.
+        if not interrupts.count:
+            raise
+        code = _say("interrupted", EXIT_INTERRUPTED)
+    sys.exit(code)
 
 
 def run() -> int:
@@ -55,11 +69,13 @@ def _usage(error: Exception) -> int:
     exit_code = getattr(error, "exit_code", None)
     if show is None or exit_code is None:
         raise error
-    show()
-    return int(exit_code)
+    text = io.StringIO()
+    show(file=text)
+    return _say(text.getvalue().rstrip(), int(exit_code))
 
 
 def _say(text: str, code: int) -> int:
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)  # noqa: T201 - the one place that reports errors
+    from placement.cli.say import note
+
+    note(text)
     return code

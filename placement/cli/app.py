@@ -6,7 +6,7 @@ When to modify: an option is added or renamed.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -22,29 +22,22 @@ app = typer.Typer(
 )
 
 
-class _Objective(StrEnum):
-    step = "step"
-    memory = "memory"
-    gpus = "gpus"
-    bandwidth = "bandwidth"
+# What these options take stands here once more than in the modules that read them, so that --help imports none of those.
+OBJECTIVES = ("step", "memory", "gpus", "bandwidth")
+SOLVERS = ("cpsat", "exhaustive", "greedy")
+PRESETS = ("guide", "minimal", "strict", "four", "colocate", "free")
+SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets")
+SCHEMAS = ("workload",)
+MAX_WORKERS = 256
 
 
-class _Solver(StrEnum):
-    cpsat = "cpsat"
-    exhaustive = "exhaustive"
-    greedy = "greedy"
+def _completes(words: tuple[str, ...]) -> Callable[[str], list[str]]:
+    """Return what offers *words* to the shell's completion."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
-class _Shipped(StrEnum):
-    gpus = "gpus"
-    models = "models"
-    machines = "machines"
-    workloads = "workloads"
-    rules = "rules"
-
-
-class _Schema(StrEnum):
-    workload = "workload"
+def _among(words: tuple[str, ...]) -> str:
+    return f"<{'|'.join(words)}>"
 
 
 Gpu = Annotated[
@@ -79,7 +72,7 @@ def plan(
         typer.Option(
             metavar="SRC",
             help="The machine: a file, - (standard input), a shipped name, live, or several joined by +. "
-            "Default: this host if an NVIDIA driver answers.",
+            "Default: live; on a host without an NVIDIA driver the shipped dgx-a100-80gb.",
         ),
     ] = None,
     workload: Annotated[
@@ -92,20 +85,36 @@ def plan(
     ] = None,
     rules: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(metavar="SPEC", help="A preset and switches: guide,contiguity=off,reserve=8%; all compares the presets."),
+        typer.Option(
+            metavar="SPEC",
+            help="A preset and switches: guide,contiguity=off,reserve=8%. "
+            f"Presets: {', '.join(PRESETS)}; all compares them. `placement catalog rules` says what they mean.",
+        ),
     ] = None,
-    objective: Annotated[_Objective, typer.Option(help="What comes first.")] = _Objective.step,
+    objective: Annotated[
+        str, typer.Option(metavar=_among(OBJECTIVES), help="What comes first.", autocompletion=_completes(OBJECTIVES))
+    ] = "step",
     within: Annotated[
-        float, typer.Option(metavar="PCT", help="Band around the shortest step in which other terms count, percent.")
-    ] = 2.0,
-    time_limit: Annotated[float, typer.Option(metavar="S", min=0.0, help="Seconds for solving.")] = 60.0,
-    solver: Annotated[_Solver, typer.Option(help="What solves it.")] = _Solver.cpsat,
-    workers: Annotated[int, typer.Option(metavar="N", min=1, max=256, help="Solver threads; the answer is the same.")] = 1,
+        str,
+        typer.Option(
+            metavar="PCT",
+            help="Percent: the band around the shortest step (at the objective's optimum, with another objective) in which "
+            "other terms count.",
+        ),
+    ] = "2",
+    time_limit: Annotated[str, typer.Option(metavar="S", help="Seconds for solving.")] = "60",
+    solver: Annotated[
+        str, typer.Option(metavar=_among(SOLVERS), help="What solves it.", autocompletion=_completes(SOLVERS))
+    ] = "cpsat",
+    workers: Annotated[
+        str, typer.Option(metavar="N", help=f"Solver threads, 1 to {MAX_WORKERS}; the answer is the same.")
+    ] = "1",
     output: Output = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> int:
     """Machine + job → device map, proven optimal. YAML on standard output, the table on standard error."""
+    from placement.cli import options
     from placement.cli import plan as command
 
     return command.run(
@@ -114,11 +123,11 @@ def plan(
         cards=gpu,
         visible=visible,
         rules=rules or [],
-        objective=objective.value,
-        within_percent=within,
-        time_limit_s=time_limit,
-        solver=solver.value,
-        workers=workers,
+        objective=options.choice("--objective", objective, OBJECTIVES),
+        within_percent=options.percentage("--within", within),
+        time_limit_s=options.seconds("--time-limit", time_limit),
+        solver=options.choice("--solver", solver, SOLVERS),
+        workers=options.count("--workers", workers, most=MAX_WORKERS),
         output=output,
         force=force,
         as_json=as_json,
@@ -142,21 +151,32 @@ def topology(
 
 @app.command()
 def catalog(
-    kind: Annotated[Optional[_Shipped], typer.Argument(help="What to list; everything when left out.")] = None,  # noqa: UP045
+    kind: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(
+            metavar=_among(SHIPPED), help="What to list; everything when left out.", autocompletion=_completes(SHIPPED)
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """List what is shipped: GPUs, models, machines, workloads, rules."""
+    """List what is shipped: GPUs, models, machines, workloads, rules, presets."""
     from placement.cli import catalog as command
+    from placement.cli import options
 
-    return command.run(kind.value if kind else None, as_json=as_json)
+    return command.run(None if kind is None else options.choice("the kind", kind, SHIPPED), as_json=as_json)
 
 
 @app.command()
-def schema(name: Annotated[_Schema, typer.Argument(help="Which document.")] = _Schema.workload) -> int:
+def schema(
+    name: Annotated[
+        str, typer.Argument(metavar=_among(SCHEMAS), help="Which document.", autocompletion=_completes(SCHEMAS))
+    ] = "workload",
+) -> int:
     """Print a JSON Schema for editors."""
     from placement import workload_file
+    from placement.cli import options
     from placement.output import json_text, write_stdout
 
-    assert name is _Schema.workload
+    options.choice("the schema", name, SCHEMAS)
     write_stdout(json_text(workload_file.json_schema()))
     return 0

@@ -16,6 +16,9 @@ from placement.output import json_text, write_stdout
 
 Row = dict[str, object]
 
+PROSE = ("driver's name", "what", "default", "says")
+"""Columns that wrap between words; names, which people copy, stay whole."""
+
 
 def run(kind: str | None, *, as_json: bool) -> int:
     """List one kind, or all; return the exit code."""
@@ -25,16 +28,19 @@ def run(kind: str | None, *, as_json: bool) -> int:
         "machines": _machines,
         "workloads": _workloads,
         "rules": _rules,
+        "presets": _presets,
     }
     chosen = {name: rows() for name, rows in listings.items() if kind in (None, name)}
     if as_json:
         write_stdout(json_text(chosen if kind is None else chosen[kind]))
         return 0
+    if kind == "rules":
+        chosen["presets"] = _presets()
     parts: list[RenderableType] = []
     for name, rows in chosen.items():
-        if kind is None:
-            parts.append(name)
-        table = new_table(*((column, "left") for column in rows[0]))
+        if len(chosen) > 1:
+            parts.append(f"\n{name}" if parts else name)
+        table = new_table(*((column, "left") for column in rows[0]), prose=PROSE)
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         parts.append(table)
@@ -89,3 +95,9 @@ def _rules() -> list[Row]:
     from placement.rules import RULES
 
     return [{"rule": rule.name, "default": rule.default, "says": rule.says} for rule in RULES]
+
+
+def _presets() -> list[Row]:
+    from placement.rule_texts import PRESET_TEXTS
+
+    return [{"preset": preset.name, "says": preset.says} for preset in PRESET_TEXTS]

@@ -7,21 +7,21 @@ When to modify: what the command reads, writes or says.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME
+from placement.assumptions import must_know
+from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME, kinds
 from placement.cli.say import Progress, note
 from placement.devicemap import SCHEMA, dump, to_document
 from placement.errors import InputError
 from placement.instance import Instance, Objective, make_instance
-from placement.output import json_text, refuse_existing, write_file, write_stdout
+from placement.output import json_text, refuse_unwritable, write_file, write_stdout
 from placement.planner import Outcome, SolverName, plan
 from placement.prices import seconds
 from placement.rules import PRESETS, Rules, parse_rules
 from placement.sources import machine, visible_gpus
-from placement.workload import Workload
 from solvers.result import Options, Status
 
 
@@ -44,17 +44,25 @@ def run(
     """Plan and report; return the exit code."""
     from placement.catalog import load_workload
 
+    presets = "all" in (word.strip() for spec in rules for word in spec.split(","))
     if output is not None:
-        refuse_existing(output, force=force)
+        if presets:
+            raise InputError(
+                "--rules all compares the presets and has no map to write: leave out -o, or name one preset "
+                "(with --json all maps are on standard output)"
+            )
+        refuse_unwritable(output, force=force)
     if len(topology) > 1:
         raise InputError("`plan` takes one machine; join sources of one machine with + (topo.txt+gpus.csv)")
-    found = machine(topology[0] if topology else None, cards=cards, say=note)
-    job = load_workload(workload)
+    source = topology[0] if topology else None
+    if workload == "-" and source is not None and "-" in source.split("+"):
+        raise InputError("--topology - and --workload - both read standard input: only one of them can, name a file for the other")
+    job = kinds.reading("workload", workload, lambda: load_workload(workload))
+    found = kinds.reading("topology", source or "", lambda: machine(source, cards=cards, say=note))
     for warning in found.topology.warnings:
         note(f"warning: {warning}")
     ids = visible_gpus(visible, found)
     options = Options(time_limit_s=time_limit_s, workers=workers)
-    every = rules == ["all"]
 
     def ask(parsed: Rules) -> Instance:
         return make_instance(
@@ -66,38 +74,47 @@ def run(
             within_percent=within_percent,
         )
 
-    if every:
-        return _presets(job, ask, SolverName(solver), options, as_json=as_json)
+    if presets:
+        return _compare_presets([job.rules or "", *rules], ask, SolverName(solver), options, as_json=as_json)
+    question = ask(parse_rules(job.rules or "", *rules))
     with Progress() as progress:
-        options = replace(options, on_incumbent=progress.update)
-        question = ask(parse_rules(*filter(None, [job.rules, *rules])))
-        outcome = plan(question, solver=SolverName(solver), options=options)
-    return _report(outcome, output=output, force=force, as_json=as_json)
+        outcome = plan(question, solver=SolverName(solver), options=replace(options, on_incumbent=progress.update))
+    return _report(outcome, question, output=output, force=force, as_json=as_json)
 
 
-def _report(outcome: Outcome, *, output: Path | None, force: bool, as_json: bool) -> int:
+def _report(outcome: Outcome, question: Instance, *, output: Path | None, force: bool, as_json: bool) -> int:
+    from placement.cli.notices import notices
     from placement.cli.table import plan_table
 
     if outcome.plan is None:
         note(outcome.verdict)
         for line in outcome.clash:
             note(f"  because {line}")
+        for line in must_know(question):
+            note(line)
         if as_json:
             write_stdout(json_text(no_plan_document(outcome)))
         if outcome.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_NO if outcome.status is Status.INFEASIBLE else EXIT_TIME
-    note(plan_table(outcome.plan, stream=sys.stderr).rstrip())
+    table = plan_table(outcome.plan, stream=sys.stderr, notices=notices(outcome.plan, question)).rstrip()
     text = json_text(to_document(outcome.plan)) if as_json else dump(outcome.plan)
     if outcome.interrupted:
         # The user stopped us: the best plan so far is shown, but no file says that it is the answer.
+        note(table)
         note(dump(outcome.plan))
         return EXIT_INTERRUPTED
-    if output is None:
-        write_stdout(text)
-    else:
+    if output is not None:
+        note(table)
         write_file(output, text, force=force)
         note(f"written to {output}")
+    elif sys.stdout is not None and sys.stdout.isatty():
+        # Somebody looks at both: the long map must not scroll the table away.
+        write_stdout(text)
+        note(table)
+    else:
+        note(table)
+        write_stdout(text)
     return 0
 
 
@@ -112,26 +129,32 @@ def no_plan_document(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _presets(
-    job: Workload, ask: Callable[[Rules], Instance], solver: SolverName, options: Options, *, as_json: bool
+def _compare_presets(
+    specs: Sequence[str], ask: Callable[[Rules], Instance], solver: SolverName, options: Options, *, as_json: bool
 ) -> int:
-    """``--rules all``: one line per preset; the exit code says whether any of them has a plan."""
+    """``--rules all``: one line per preset, each with the same switches; the exit code says whether any of them has a plan."""
     from placement.cli.table import new_table, rendered
 
+    switches = ",".join(word for spec in specs for word in spec.split(",") if word.strip() != "all")
+    rules = parse_rules(switches)
     rows = []
     for preset in PRESETS:
-        outcome = plan(ask(parse_rules(*filter(None, [job.rules, preset]))), solver=solver, options=options)
+        outcome = plan(ask(rules.with_preset(preset)), solver=solver, options=options)
         rows.append((preset, outcome))
         if outcome.interrupted:
             return EXIT_INTERRUPTED
     if as_json:
         write_stdout(json_text([to_document(o.plan) if o.plan else no_plan_document(o) for _, o in rows]))
     else:
-        table = new_table(("preset", "left"), ("step", "right"), ("GPUs", "right"), ("status", "left"), ("map", "left"))
+        table = new_table(
+            ("preset", "left"), ("step", "right"), ("GPUs", "right"), ("status", "left"), ("map", "left"), prose=["map"]
+        )
         for preset, outcome in rows:
             table.add_row(preset, *_preset_row(outcome))
         write_stdout(rendered(table, stream=sys.stdout))
-    return 0 if any(outcome.plan for _, outcome in rows) else EXIT_NO
+    if any(outcome.plan for _, outcome in rows):
+        return 0
+    return EXIT_NO if all(outcome.status is Status.INFEASIBLE for _, outcome in rows) else EXIT_TIME
 
 
 def _preset_row(outcome: Outcome) -> tuple[str, str, str, str]:

@@ -6,6 +6,7 @@ When to modify: how progress or warnings look.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from types import TracebackType
@@ -15,10 +16,26 @@ FIRST_WORD_AFTER_S = 1.0
 
 
 def note(text: str) -> None:
-    """Write a line to standard error; silence when it is closed."""
-    if sys.stderr is not None:
-        sys.stderr.write(text + "\n")
+    """Write a line to standard error, for whoever still reads it: a plan is not lost because nobody listens."""
+    _write(text + "\n")
+
+
+def _write(text: str) -> None:
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
         sys.stderr.flush()
+    except (OSError, ValueError):
+        _fall_silent()
+
+
+def _fall_silent() -> None:
+    """Send what is still to be said, also by Python when it ends, to nowhere."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    except (OSError, ValueError):
+        sys.stderr = None
 
 
 class Progress:
@@ -37,14 +54,12 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _write("\r\x1b[K")
 
     def update(self, value_us: int, bound_us: int) -> None:
         """Show that a plan of *value_us* is known and none below *bound_us* exists."""
         if not self._enabled or time.monotonic() - self._started < FIRST_WORD_AFTER_S:
             return
         gap = 100 * (value_us - bound_us) / value_us if value_us else 0.0
-        sys.stderr.write(f"\r\x1b[Ksolving: best {value_us / 1e6:.1f} s, bound {bound_us / 1e6:.1f} s, gap {gap:.1f} %")
-        sys.stderr.flush()
+        _write(f"\r\x1b[Ksolving: best {value_us / 1e6:.1f} s, bound {bound_us / 1e6:.1f} s, gap {gap:.1f} %")
         self._shown = True

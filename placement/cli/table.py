@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import os
 import shutil
+from collections.abc import Collection, Iterable
 from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,33 +22,75 @@ from placement.plans import Alternative, GpuMemory, Plan, RolePlan
 from placement.prices import PROVEN, seconds, seconds_down
 
 WIDTH = 100
+"""Columns where nothing says how many there are, and the most that a terminal gets: longer lines read badly."""
+
 BAR = 24
+SHORTEST_BAR = 4
+GAP = 2
+"""Columns between two columns of a table."""
+
+GPUS_IN_A_LINE = 8
+
+
+def width_of(stream: TextIO | None) -> int:
+    """Return the columns that a text for *stream* may take: an exported COLUMNS wins, as in other commands."""
+    said = os.environ.get("COLUMNS", "")
+    if stream is not None and said.isascii() and said.isdigit() and int(said):
+        return int(said)
+    if stream is not None and stream.isatty():
+        return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return WIDTH
 
 
 def rendered(*parts: RenderableType, stream: TextIO | None) -> str:
-    """Return *parts* as text for *stream*: at most `WIDTH` columns, plain unless it is a terminal."""
+    """
+    Return *parts* as text for *stream*, plain unless it is a terminal.
+
+    Lines keep to `width_of` the stream where that breaks no word: a name that is cut in two can be neither read nor copied.
+    """
     is_terminal = stream is not None and stream.isatty()
-    width = min(WIDTH, shutil.get_terminal_size().columns) if is_terminal else WIDTH
+    width = width_of(stream)
     out = Console(
         file=io.StringIO(),
-        width=max(width, 60),
+        width=1 << 16,      # the width is asked for part by part: the console itself must not cut
         force_terminal=is_terminal,
         highlight=False,
+        markup=False,       # names come from files and may hold brackets
+        emoji=False,
         no_color=not is_terminal or "NO_COLOR" in os.environ,
     )
     for part in parts:
-        out.print(part)
+        if isinstance(part, Table):
+            out.print(part, width=max(width, _keep_words_whole(part)))
+        else:
+            longest = max((cell_len(word) for word in str(part).split()), default=0)
+            out.print(part, width=max(width, longest))
     text = out.file.getvalue()  # type: ignore[attr-defined]
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
-def plan_table(plan: Plan, *, stream: TextIO | None) -> str:
-    """Return *plan* as text for *stream*."""
+def _keep_words_whole(table: Table) -> int:
+    """Make each column as wide as its longest word, or line where it does not wrap; return what *table* then needs."""
+    for column in table.columns:
+        column.min_width = max(
+            (
+                cell_len(piece)
+                for cell in (column.header, *column.cells)
+                for piece in (str(cell).splitlines() if column.no_wrap else str(cell).split())
+            ),
+            default=0,
+        )
+    return sum((column.min_width or 0) + GAP for column in table.columns)
+
+
+def plan_table(plan: Plan, *, stream: TextIO | None, notices: Iterable[str] = ()) -> str:
+    """Return *plan* as text for *stream*; *notices* stand where nobody misses them."""
     rules = ", ".join(f"{name} {value}" for name, value in plan.rules.items())
     return rendered(
         Text(plan.verdict, style="bold"),
         _roles(plan),
-        _memory(plan),
+        _memory(plan, width_of(stream)),
+        *(Text(notice, style="bold yellow") for notice in notices),
         _stages(plan),
         _against(plan),
         f"rules: {rules}; {_proof(plan)}",
@@ -54,20 +98,33 @@ def plan_table(plan: Plan, *, stream: TextIO | None) -> str:
     )
 
 
-def new_table(*columns: tuple[str, str]) -> Table:
-    """Return an empty table of (title, justification) columns."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+def new_table(*columns: tuple[str, str], prose: Collection[str] = ()) -> Table:
+    """Return an empty table of (title, justification) columns; those named in *prose* wrap between words, others never."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, collapse_padding=True, header_style="bold")
     for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(name, justify=justify, no_wrap=name not in prose, overflow="fold")  # type: ignore[arg-type]
     return table
 
 
+def percent(share: float) -> str:
+    """Return a share for people: one decimal where it says something."""
+    return f"{round(100 * share, 1):g} %"
+
+
+def counted(number: int, what: str) -> str:
+    """Return *number* things: ``1 GPU``, ``8 GPUs``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def _roles(plan: Plan) -> Table:
-    table = new_table(("role", "left"), ("GPUs in rank order", "left"), ("tp×pp×dp", "left"), ("runs as", "left"))
+    table = new_table(
+        ("role", "left"), ("GPUs in rank order", "left"), ("tp×pp×dp", "left"), ("runs as", "left"), prose=["runs as"]
+    )
     for name, gpus in plan.device_map.items():
         role = plan.roles[name]
         layout = f"{role.layout.tp}×{role.layout.pp}×{role.layout.dp}"
-        table.add_row(name, " ".join(map(str, gpus)), layout, _runs_as(role))
+        lines = (gpus[k : k + GPUS_IN_A_LINE] for k in range(0, len(gpus), GPUS_IN_A_LINE))
+        table.add_row(name, "\n".join(" ".join(map(str, line)) for line in lines), layout, _runs_as(role))
     return table
 
 
@@ -79,31 +136,31 @@ def _runs_as(role: RolePlan) -> str:
         words += [role.engine, f"offload {role.offload}"]
     if role.rollout:
         r = role.rollout
-        words.append(f"{r.engine} {r.replicas}×tp{r.tp} at {r.gpu_memory_utilization:.0%}")
+        words.append(f"{r.engine} {r.replicas}×tp{r.tp} at {percent(r.gpu_memory_utilization)}")
     return ", ".join(words)
 
 
-def _memory(plan: Plan) -> Table:
-    table = new_table(
-        ("GPU", "right"),
-        ("memory", "left"),
-        ("need", "right"),
-        ("reserved", "right"),
-        ("free", "right"),
-        ("at worst in", "left"),
-    )
-    for row in plan.memory_mib:
-        table.add_row(
-            str(row.gpu), bar(row), _gib(row.planned), _gib(row.reserved), _gib(row.free), row.worst_phase or "not used"
-        )
+def _memory(plan: Plan, width: int) -> Table:
+    """Return the memory of each GPU; the bar takes what the numbers leave of *width*."""
+    titles = ("GPU", "memory", "█ need", "· free", "▒ reserved", "at worst in")
+    rows = [
+        (str(row.gpu), _gib(row.planned), _gib(row.free), _gib(row.reserved), row.worst_phase or "not used")
+        for row in plan.memory_mib
+    ]
+    others = zip((titles[0], *titles[2:]), *rows, strict=True)
+    left = width - sum(max(map(len, column)) + GAP for column in others)
+    length = min(max(left, SHORTEST_BAR), BAR)
+    table = new_table(*zip(titles, ("right", "left", "right", "right", "right", "left"), strict=True))
+    for memory, (gpu, *numbers) in zip(plan.memory_mib, rows, strict=True):
+        table.add_row(gpu, bar(memory, length), *numbers)
     return table
 
 
-def bar(row: GpuMemory) -> str:
-    """Return the memory of one GPU as a bar: planned █, reserved ▒, free ·."""
-    planned = round(BAR * row.planned / row.capacity)
-    reserved = max(round(BAR * row.reserved / row.capacity), 1 if row.reserved else 0)
-    free = BAR - planned - reserved
+def bar(row: GpuMemory, length: int = BAR) -> str:
+    """Return the memory of one GPU as a bar: planned █, free ·, reserved ▒."""
+    planned = round(length * row.planned / row.capacity)
+    reserved = max(round(length * row.reserved / row.capacity), 1 if row.reserved else 0)
+    free = length - planned - reserved
     return "█" * (planned + min(free, 0)) + "·" * max(free, 0) + "▒" * reserved
 
 
@@ -112,7 +169,9 @@ def _gib(mib: int) -> str:
 
 
 def _stages(plan: Plan) -> Table:
-    table = new_table(("stage", "left"), ("time", "right"), ("bound by", "left"), ("because of", "left"))
+    table = new_table(
+        ("stage", "left"), ("time", "right"), ("bound by", "left"), ("because of", "left"), prose=["because of"]
+    )
     for stage in plan.estimate.stages:
         table.add_row(stage.name, seconds(stage.us), stage.bound_by, stage.because)
     return table

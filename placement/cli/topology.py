@@ -12,23 +12,24 @@ from pathlib import Path
 
 from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from placement.cli import EXIT_INPUT
+from placement.cli import EXIT_INPUT, kinds
 from placement.cli.say import note
-from placement.cli.table import new_table, rendered
+from placement.cli.table import GAP, counted, new_table, rendered, width_of
+from placement.errors import InputError
 from placement.output import json_text, write_file, write_stdout
 from placement.sources import machine
 from topologies.document import error_document, to_document
 from topologies.domains import islands
-from topologies.errors import TopologyError
 from topologies.model import Topology
 
 
 def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Path | None, force: bool) -> int:
     """Read and show; return the exit code."""
     try:
-        topology = machine(source, cards=cards, say=note).topology
-    except TopologyError as error:
+        topology = kinds.reading("topology", source, lambda: machine(source, cards=cards, say=note)).topology
+    except InputError as error:
         if not as_json:
             raise
         write_stdout(json_text(error_document(str(error))))
@@ -46,42 +47,60 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
 
         write_stdout(dump(to_document(topology, islands=islands(topology))))
     elif svg is None:
-        write_stdout(rendered(*_page(topology), stream=sys.stdout))
+        write_stdout(rendered(*_page(topology, width_of(sys.stdout)), stream=sys.stdout))
     return 0
 
 
-def _page(topology: Topology) -> Iterator[RenderableType]:
+def _page(topology: Topology, width: int) -> Iterator[RenderableType]:
     groups = islands(topology)
     names = ", ".join("{" + ",".join(map(str, island)) + "}" for island in groups)
-    yield f"{len(topology.gpus)} GPUs, read as {topology.format}; islands: {names}"
-    yield _matrix(topology, groups)
+    yield f"{counted(len(topology.gpus), 'GPU')}, read as {topology.format}; islands: {names}"
+    yield _matrix(topology, groups, width)
     yield _gpus(topology, groups)
     for nic, device in topology.nics.items():
         near = [f"GPU{g} {codes[nic]}" for g, codes in topology.gpu_nic.items() if codes.get(nic) in {"PIX", "PXB", "PHB"}]
-        yield f"{nic} ({device or 'device not named'}): {'near ' + ', '.join(near) if near else 'near no GPU'}"
+        name = nic if device == nic else f"{nic} ({device or 'device not named'})"
+        yield f"{name}: {'near ' + ', '.join(near) if near else 'near no GPU'}"
     for warning in topology.warnings:
         yield f"warning: {warning}"
 
 
-def _matrix(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> Table:
-    """Return the matrix that people know; links inside an island stand out."""
+def _matrix(topology: Topology, groups: tuple[tuple[int, ...], ...], width: int) -> Text:
+    """
+    Return the matrix that people know; links inside an island stand out.
+
+    A matrix that is too wide drops the word GPU above its columns; one that is still too wide is cut into blocks of columns.
+    """
     island = {g: k for k, members in enumerate(groups) for g in members}
-    table = new_table(("", "left"), *((f"GPU{g.index}", "left") for g in topology.gpus))
-    for row in topology.gpus:
-        cells = []
-        for column in topology.gpus:
-            code = "X" if row is column else topology.link(row.index, column.index) or "?"
-            joined = row is not column and island[row.index] == island[column.index]
-            cells.append(f"[bold green]{code}[/]" if joined else code)
-        table.add_row(f"GPU{row.index}", *cells)
-    return table
+    n = len(topology.gpus)
+    codes = [[topology.link(i, j) or "?" if i != j else "X" for j in range(n)] for i in range(n)]
+    longest = max((len(code) for row in codes for code in row), default=0)
+    first = len(f"GPU{n - 1}") + GAP
+    for word, gap in (("GPU", GAP), ("", 1)):
+        cell = max(longest, len(f"{word}{n - 1}")) + gap
+        if first + n * cell - gap <= width:
+            break
+    in_a_block = max((width - first + gap) // cell, 1)
+    blocks = -(-n // in_a_block)
+    in_a_block = -(-n // blocks)    # blocks of one size read better than a narrow last one
+    text = Text(no_wrap=True, overflow="ignore", end="")
+    for start in range(0, n, in_a_block):
+        columns = range(start, min(start + in_a_block, n))
+        text.append("\n" if start else "")
+        text.append(" " * first + "".join(f"{word}{j}".ljust(cell) for j in columns) + "\n", style="bold")
+        for i in range(n):
+            text.append(f"GPU{i}".ljust(first))
+            for j in columns:
+                text.append(codes[i][j].ljust(cell), style="bold green" if i != j and island[i] == island[j] else "")
+            text.append("\n")
+    return text
 
 
 def _gpus(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> Table:
     island = {g: k for k, members in enumerate(groups) for g in members}
     table = new_table(
         ("GPU", "right"), ("card", "left"), ("memory", "right"), ("in use", "right"), ("island", "right"), ("NUMA", "left"),
-        ("CPUs", "left"),
+        ("CPUs", "left"), prose=["card", "CPUs"],
     )
     for gpu in topology.gpus:
         table.add_row(
@@ -91,6 +110,6 @@ def _gpus(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> Table:
             f"{gpu.memory_used_mib} MiB" if gpu.memory_used_mib is not None else "?",
             str(island[gpu.index]),
             gpu.numa or "?",
-            gpu.cpu_affinity or "?",
+            (gpu.cpu_affinity or "?").replace(",", ", "),   # a list of many CPUs must be able to wrap
         )
     return table

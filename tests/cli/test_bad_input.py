@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -47,11 +48,17 @@ def test_a_file_of_200_mb_is_refused_fast_and_in_little_memory(placement, tmp_pa
     assert refused(process, "big.txt", "MiB")
 
 
-def test_a_matrix_that_is_not_square(placement, tmp_path):
+@pytest.mark.parametrize(
+    "command", [("topology", "topo.txt"), ("plan", "--topology", "topo.txt", "--gpu", "a100-80gb", "--workload", "ppo-0.5b")]
+)
+def test_a_matrix_that_is_not_square_is_used_as_far_as_it_goes(placement, tmp_path, command):
+    """A matrix is symmetric, so one row tells of three GPUs; what it cannot tell is named and joins nothing."""
     (tmp_path / "topo.txt").write_text("\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV12\tNV12\n")
-    process = placement("plan", "--topology", "topo.txt", "--gpu", "a100-80gb")
-    assert "warning" in process.stderr
-    assert "GPU1" in process.stderr
+    process = placement(*command)
+    assert process.returncode == 0, process.stderr
+    said = process.stdout + process.stderr
+    assert "rows are missing: GPU1, GPU2" in said
+    assert "links are unknown between some of GPU1, GPU2" in said
 
 
 def test_an_unknown_link_code_is_said(placement, tmp_path):
@@ -155,3 +162,99 @@ def test_a_reader_that_leaves(placement, tmp_path):
         check=False,
     )
     assert (process.stderr, process.returncode) == ("", 141)
+
+
+def test_standard_input_cannot_be_machine_and_job(placement):
+    process = placement("plan", "--topology", "-", "--workload", "-", stdin=MATRIX)
+    assert refused(process, "--topology -", "--workload -", "only one")
+    assert refused(placement("plan", "--topology", "-+gpus.csv", "--workload", "-", stdin=MATRIX), "only one")
+
+
+def test_closed_standard_input(tmp_path):
+    for option in ("--topology", "--workload"):
+        process = subprocess.run(
+            f"{sys.executable} -m placement plan {option} - <&-",
+            shell=True,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert refused(process, "standard input is closed, so - cannot be read")
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """Return one file of each kind, with and without what says its kind."""
+    from placement import devicemap
+    from placement.catalog import load_workload, workload_text
+    from placement.instance import make_instance
+    from placement.planner import plan
+    from placement.rules import parse_rules
+    from placement.sources import read_machine
+    from topologies.catalog import machine_text
+    from topologies.document import to_document
+
+    machine = read_machine("a100-1")
+    outcome = plan(make_instance(machine, load_workload("grpo-1.5b"), parse_rules("guide")))
+    folder = tmp_path_factory.mktemp("documents")
+    texts = {
+        "map.yaml": devicemap.dump(outcome.plan),
+        "map.json": json.dumps(devicemap.to_document(outcome.plan)),
+        "machine.json": json.dumps(to_document(machine)),
+        "machine.txt": machine_text("a100-1"),
+        "job.yaml": workload_text("grpo-1.5b"),
+        "plain-job.yaml": "\n".join(
+            line for line in workload_text("grpo-1.5b").splitlines() if not line.startswith(("schema:", "#"))
+        ),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "words"),
+    [
+        ("--topology", "map.yaml", ["a device map", "not a topology"]),
+        ("--topology", "map.json", ["a device map", "not a topology"]),
+        ("--topology", "job.yaml", ["a workload, not a topology", "--workload"]),
+        ("--topology", "plain-job.yaml", ["a workload, not a topology", "--workload"]),
+        ("--topology", "ppo-7b", ["a workload, not a topology", "--workload"]),
+        ("--workload", "map.yaml", ["a device map", "not a workload"]),
+        ("--workload", "machine.json", ["a topology, not a workload", "--topology"]),
+        ("--workload", "machine.txt", ["a topology, not a workload", "--topology"]),
+        ("--workload", "dgx-h100", ["a topology, not a workload", "--topology"]),
+    ],
+)
+def test_a_file_for_another_option_is_recognised(placement, documents, option, file, words):
+    source = file if file in ("ppo-7b", "dgx-h100") else documents / file
+    assert refused(placement("plan", option, source), file, *words)
+
+
+def test_the_machine_command_recognises_other_files_too(placement, documents):
+    assert refused(placement("topology", documents / "job.yaml"), "job.yaml is a workload, not a topology")
+
+
+def test_a_wrong_file_of_the_right_kind_keeps_its_own_message(placement, tmp_path):
+    (tmp_path / "job.yaml").write_text("schema: placement/workload/v1\nalgorithm: ppo\nbatsh: 1\n")
+    assert refused(placement("plan", "--workload", "job.yaml"), "job.yaml:3:1", "did you mean 'batch'")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["NVIDIA A100-SXM4-64GB"] * 4, ["GPU 0-3 are", "(--gpu 0-3=a100-80gb)"]),
+        (["NVIDIA H100 81GB HBM3", "NVIDIA L4", "NVIDIA H100 81GB HBM3"], ["GPU 0,2 are", "(--gpu 0=h100-80gb,2=h100-80gb)"]),
+        (["NVIDIA L4", "L40X"], ["GPU 1 is 'L40X'", "(--gpu 1=l40"]),
+        (["Zzyzx 1"], ["GPU 0 is 'Zzyzx 1'", "(--gpu 0=CARD)"]),
+    ],
+)
+def test_a_card_that_nobody_knows_is_named_with_all_its_gpus_and_the_nearest_card(placement, tmp_path, names, words):
+    mib = {"NVIDIA L4": 23034, "L40X": 46068}
+    rows = "".join(f"{i}, {name}, {mib.get(name, 81920 if 'H' in name else 65536)} MiB\n" for i, name in enumerate(names))
+    (tmp_path / "gpus.csv").write_text("index, name, memory.total [MiB]\n" + rows)
+    links = "\n".join(f"GPU{i}\t" + "\t".join("X" if i == j else "SYS" for j in range(len(names))) for i in range(len(names)))
+    (tmp_path / "topo.txt").write_text("\t" + "\t".join(f"GPU{i}" for i in range(len(names))) + "\n" + links + "\n")
+    assert refused(placement("plan", "--topology", "topo.txt+gpus.csv"), *words)

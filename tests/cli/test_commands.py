@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import yaml
@@ -22,7 +18,7 @@ def test_plan_prints_yaml_on_standard_output_and_the_table_on_standard_error(pla
     plan = load(process.stdout)
     assert isinstance(plan, Plan)
     assert plan.proof.status == "optimal"
-    assert process.stderr.startswith(plan.verdict)
+    assert " ".join(process.stderr.split()).startswith(plan.verdict)
     for word in ("GPUs in rank order", "trivial plan", "proven", "actor", "update"):
         assert word in process.stderr
     assert max(map(len, process.stderr.splitlines())) <= 100
@@ -121,7 +117,7 @@ def test_catalog(placement, kind):
 
 
 def test_the_whole_catalog_and_the_schema(placement):
-    assert set(json.loads(placement("catalog", "--json").stdout)) == {"gpus", "models", "machines", "workloads", "rules"}
+    assert set(json.loads(placement("catalog", "--json").stdout)) == {"gpus", "models", "machines", "workloads", "rules", "presets"}
     assert json.loads(placement("schema", "workload").stdout)["type"] == "object"
 
 
@@ -159,27 +155,3 @@ def test_a_wrong_command_says_so(placement):
     process = placement("paln")
     assert process.returncode == 2
     assert "No such command" in process.stderr
-
-
-def test_ctrl_c_before_a_plan_exits_130_within_a_second(tmp_path):
-    script = (
-        "import sys, time\n"
-        "import placement.planner as planner\n"
-        "planner.menu = lambda *a, **k: time.sleep(60)\n"
-        "sys.argv = ['placement', 'plan', '--topology', 'dgx-h100', '-o', 'map.yaml']\n"
-        "print('ready', flush=True)\n"
-        "from placement.cli import main; main()\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(1.5)
-    started = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=10)
-    assert time.monotonic() - started < 1.0
-    assert process.returncode == 130
-    assert "interrupted" in stderr
-    assert "Traceback" not in stderr
-    assert os.listdir(tmp_path) == []
