@@ -4,7 +4,7 @@ Plan every shipped workload on every shipped machine and write the table ``docs/
     python docs/make_machines.py            write it
     python docs/make_machines.py --check    plan all, and fail if anything but the solve times differs from what is written
 
-Each plan is checked again by `placement.checking`, which shares no code with lowering or solving.
+Each plan is checked again by `placement.checking`, which imports no solver and shares the cost model alone with planning.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from placement.catalog import load_workload, workload_names
 from placement.checking import problems
 from placement.instance import make_instance
 from placement.planner import Outcome, plan
-from placement.prices import seconds
+from placement.prices import PROVEN, seconds
 from placement.rules import parse_rules
 from topologies import sources
 from topologies.catalog import machine_names
@@ -30,10 +30,17 @@ TABLE = Path(__file__).with_name("machines.md")
 HEAD = """\
 # Every shipped machine × every shipped workload
 
-Default rules (preset `guide`), default time limit, one solver worker. *step* is the predicted step time of the plan; *bound* says
-whether every term is proven; *rules cost* is against the optimum without rules between roles; *colocated* is the trivial plan
-(every role on all GPUs). Where there is no plan, the clashing rules and facts stand in its place. Made by `python
-docs/make_machines.py`; CI plans the whole matrix again and compares everything but the solve times.
+Default rules (preset `guide`), default time limit, one solver worker. *step* is the predicted step time of the plan, which is the best
+in the band of 2 % around the shortest step ([how a plan is chosen](model.md#how-a-plan-is-chosen)); *status* `optimal` says that every
+term is proven. *Rules cost* compares the shortest step with the one that isolation, contiguity, same_card, min_gpus and reward_reserve
+forbid. *Colocated* is the trivial plan (every role on all GPUs). Where there is no plan, rules and facts that cannot hold together stand
+in its place. Made by `python docs/make_machines.py`; CI plans the whole matrix again and compares everything but the solve times.
+
+![PPO on a DGX-1](img/dgx-1.svg)
+
+![PPO on A100 of 40 and 80 GB](img/mixed.svg)
+
+![PPO on eight L40S](img/l40s.svg)
 
 Solve times on: {machine}.
 
@@ -59,7 +66,8 @@ class Row:
             return f"| {self.machine} | {self.workload} | {self.outcome.status} | – | – | – | {why} | {time_cell} |"
         p = self.outcome.plan
         free, colocated = p.comparison.free.step_us, p.comparison.colocated
-        cost = f"{100 * max(p.proof.objective - free, 0) / free:.1f} %" if free else p.comparison.free.note
+        proven = free and p.comparison.free.note == PROVEN
+        cost = f"{100 * (p.proof.objective - free) / free:.1f} %" if proven else p.comparison.free.note
         other = seconds(colocated.step_us) if colocated.step_us else colocated.note
         return (
             f"| {self.machine} | {self.workload} | {p.proof.status} | {seconds(p.estimate.step_us)} | {len(p.used_gpus)} | "

@@ -4,7 +4,7 @@ Draw the pictures of the documentation, ``docs/img/*.svg``.
     python docs/make_pictures.py            write them
     python docs/make_pictures.py --check    draw all, and fail if one differs from what is written
 
-The roles stand where a reader expects them, to show what a drawing can show; they are no answer of the solver.
+On a single host the roles stand where `placement plan` puts them; the cluster shows what a drawing of several hosts looks like.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import argparse
 import sys
 from pathlib import Path
 
+from placement.catalog import load_workload
 from placement.drawing import draw
+from placement.instance import make_instance
+from placement.planner import plan
+from placement.rules import parse_rules
 from topologies import sources
 from topologies.model import Topology
 
 FOLDER = Path(__file__).with_name("img")
-
-FIRST, LAST = range(4), range(4, 8)
-TWO_POOLS = {"actor": FIRST, "critic": LAST, "ref": FIRST, "reward": LAST}
-
 
 def several(host: Topology, count: int) -> Topology:
     """Return *count* hosts like *host*."""
@@ -39,22 +39,22 @@ def several(host: Topology, count: int) -> Topology:
     )
 
 
+def planned(machine: str, workload: str, title: str) -> str:
+    """Return the plan of a shipped workload on a shipped machine as a picture."""
+    topology = sources.load(machine)
+    found = plan(make_instance(topology, load_workload(workload), parse_rules("guide"))).plan
+    assert found is not None
+    return draw(topology, roles=found.device_map, title=title)
+
+
 def pictures() -> dict[str, str]:
     """Return every picture by its file name."""
-    load = sources.load
     return {
-        "dgx-a100.svg": draw(load("dgx-a100-80gb"), roles=TWO_POOLS, title="PPO on a DGX A100"),
-        "dgx-1.svg": draw(
-            load("dgx-1-v100"), roles=TWO_POOLS, title="PPO on a DGX-1: one pool on each island"
-        ),
-        "mixed.svg": draw(
-            load("a100-pcie-mixed-8"),
-            roles={"actor": LAST, "ref": LAST, "critic": [0, 1], "reward": [3, 2]},
-            title="PPO on A100 of 40 and 80 GB",
-        ),
-        "l40s.svg": draw(load("l40s-8"), title="Eight L40S without NVLink"),
+        "dgx-1.svg": planned("dgx-1-v100", "ppo-1.5b", "PPO, 1.5B, on a DGX-1: one pool on each mesh of four"),
+        "mixed.svg": planned("a100-pcie-mixed-8", "ppo-7b", "PPO, 7B, on A100 of 40 and 80 GB: no role mixes them"),
+        "l40s.svg": planned("l40s-8", "ppo-7b", "PPO, 7B, on eight L40S without NVLink"),
         "cluster.svg": draw(
-            several(load("dgx-h100"), 4),
+            several(sources.load("dgx-h100"), 4),
             roles={"actor": range(16), "rollout": range(16, 32), "ref": range(16)},
             title="GRPO on four DGX H100: generation on hosts of its own",
         ),
