@@ -80,8 +80,9 @@ def separate() -> Instance:
     """Return a question with a rollout of its own, lanes, other processes and hidden GPUs."""
     topology = machine("NV12", 6)
     held = topology.replace(gpus=(topology.gpus[0].replace(memory_used_mib=1500), *topology.gpus[1:]))
+    tps = (2, 1)
     generator = Role(
-        RoleName.ROLLOUT, TINY, engine=Engine.VLLM, layout=LayoutMenu(tp=(2, 1)), rollout=rollout(2, 1)
+        RoleName.ROLLOUT, TINY, engine=Engine.VLLM, gpu_menu=(2,), layout=LayoutMenu(tp=tps), rollout=rollout(*tps)
     )
     work = job(actor(rollout=None, max_gpus=2), generator, ref(), schedule=Schedule.ASYNC)
     return ask(held, work, "guide,busy=2GiB", visible=[0, 1, 2, 4, 5], objective=Objective.BANDWIDTH)
@@ -159,6 +160,17 @@ def test_lifting_rules_cannot_make_a_step_longer(than):
     assert than in found[0]
 
 
+def test_lifting_rules_cannot_worsen_what_comes_first():
+    question = hybrid().replace(objective=Objective.GPUS)
+    plan_ = plan(question).plan
+    free = plan_.comparison.free
+    assert free.note == "optimal"
+    worse = dataclasses.replace(free, first_term=plan_.proof.objective_terms[0].value + 1)
+    found = problems(plan_.replace(comparison=dataclasses.replace(plan_.comparison, free=worse)), question)
+    assert len(found) == 1
+    assert "worse than with them" in found[0]
+
+
 def test_a_plan_outside_the_band_is_found():
     wide = shipped("dgx-a100-80gb", "ppo-7b", "guide")
     plan_ = plan(wide).plan
@@ -213,3 +225,23 @@ def test_a_step_is_compared_with_the_cost_model_not_only_with_the_proof():
         proof=dataclasses.replace(proof, objective_terms=terms),
     )
     assert any(f"the map says a step of {step}" in said for said in problems(wrong, question))
+
+
+def test_a_step_shorter_than_its_bound_is_found():
+    question, plan_ = right()
+    proof, above = plan_.proof, plan_.estimate.step_us + 1
+    terms = (plans.TermValue("step_us", above, above), *proof.objective_terms[1:])
+    wrong = dataclasses.replace(proof, objective=above, bound=above, objective_terms=terms)
+    found = problems(plan_.replace(proof=wrong), question)
+    assert len(found) == 1
+    assert "shorter than the proof says is possible" in found[0]
+
+
+def test_the_layout_of_a_rollout_is_that_of_its_engines():
+    question = separate()
+    plan_ = plan(question).plan
+    role = plan_.roles["rollout"]
+    other = plans.Layout(role.layout.dp, 1, role.layout.tp)
+    assert other != role.layout
+    found = problems(plan_.replace(roles={**plan_.roles, "rollout": dataclasses.replace(role, layout=other)}), question)
+    assert any("differs from its engines" in said for said in found)
