@@ -17,6 +17,7 @@ from placement.suggest import nearest
 from topologies.cards import Card, card_of
 from topologies.cards import cards as catalogue
 from topologies.domains import Level, domains
+from topologies.links import LinkKind, parse_code
 from topologies.model import Gpu, Topology
 from topologies.wiring import Wiring, wiring
 
@@ -37,7 +38,7 @@ class Machine:
     topology
         What was read.
     cards
-        The card of each GPU.
+        The card of each GPU; of one that no source names, and no plan may use, that of another.
     capacity_mib
         Memory of each GPU as torch sees it, MiB.
     reserved_mib
@@ -83,8 +84,7 @@ class Machine:
 
     def has_nvlink(self, a: int, b: int) -> bool:
         """Whether GPUs *a* and *b* are joined by NVLink."""
-        code = self.topology.link(a, b)
-        return code is not None and code.startswith("NV")
+        return parse_code(self.topology.link(a, b))[0] is LinkKind.NVLINK
 
     @functools.cached_property
     def is_nvlinked(self) -> bool:
@@ -106,7 +106,8 @@ def resolve(topology: Topology, rules: Rules, *, visible: Sequence[int] | None =
     InputError
         If a GPU's card or memory is unknown, a visible id does not exist, or no GPU is left.
     """
-    cards = tuple(_card(topology, index) for index in range(len(topology.gpus)))
+    some = next((gpu.index for gpu in topology.gpus if gpu.is_named), 0)
+    cards = tuple(_card(topology, gpu.index if gpu.is_named else some) for gpu in topology.gpus)
     capacity = tuple(_capacity_mib(topology, index, card) for index, card in enumerate(cards))
     unusable = _unusable(topology, rules, visible)
     usable = tuple(g.index for g in topology.gpus if g.index not in unusable)
@@ -193,7 +194,9 @@ def _unusable(topology: Topology, rules: Rules, visible: Sequence[int] | None) -
     reasons = {}
     for gpu in topology.gpus:
         used = gpu.memory_used_mib or 0
-        if visible is not None and gpu.index not in visible:
+        if not gpu.is_named:
+            reasons[gpu.index] = "no source names it"
+        elif visible is not None and gpu.index not in visible:
             reasons[gpu.index] = "hidden by CUDA_VISIBLE_DEVICES"
         elif rules.busy_mib is not None and used > rules.busy_mib:
             reasons[gpu.index] = f"other processes hold {used} MiB of it (rule busy: {rules.busy_mib} MiB)"

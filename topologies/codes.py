@@ -6,40 +6,44 @@ When to modify: a driver prints a new word.
 
 from __future__ import annotations
 
+import functools
 import re
 
-LINK = r"NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC"
+LINK = r"NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC"
 PEER = r"OK|CNS|GNS|TNS|NS|DR|U"
 """States of `nvidia-smi topo -p2p`."""
 
-DEVICE = r"(?:GPU|NIC)\d+|mlx\d+_(?:bond_)?\d+"
+DEVICE = r"(?:GPU|NIC)[0-9]+|mlx[0-9]+_(?:bond_)?[0-9]+"
 """Labels whose end is known even when something is glued to it."""
 
 NIC = re.compile(
-    r"NIC\d+|mlx\d+_\w*\d|(?:bnxt|irdma|rdma|roce|hfi|ib|efa|cxi|hns|qed|usnic|eth|ens|enp|eno|bond|siw|rxe|ocrdma|mana)[\w.-]*\d"
+    r"NIC[0-9]+|mlx[0-9]+_\w*[0-9]|(?:bnxt|irdma|rdma|roce|hfi|ib|efa|cxi|hns|qed|usnic|eth|ens|enp|eno|bond|siw|rxe|ocrdma|mana)[\w.-]*[0-9]"
 )
 """How NICs are called: numbered by the driver, or by the name of their RDMA device."""
 
-_FOREIGN = r"(?:[A-Z]{1,3}PU|GP)\d+|CPU"
+_FOREIGN = r"(?:[A-Z]{1,3}PU|GP)[0-9]+|CPU"
 
 _UNSEEN = rf"(?!(?:{DEVICE}|{_FOREIGN}|GPU|NUMA|ID)(?!\w))[A-Z][A-Z0-9]{{0,5}}"
 """A word that may be a code that nobody has seen yet: no label and no word of a title."""
 
 ROW_START = re.compile(
-    rf"(?<![\w/-])(?P<label>(?:{DEVICE}|{_FOREIGN}))(?:\.?[ \t|*`]+|(?=X\b|PIX|PXB|PHB|NODE|SYS|SOC|NV\d))"
+    rf"(?<![\w/-])(?P<label>(?:{DEVICE}|{_FOREIGN}))(?:\.?[ \t|*`]+|(?=X\b|PIX|PXB|PHB|NODE|SYS|SOC|NV[0-9]))"
     rf"(?=(?:(?:{LINK}|X|N/A\.?|OK|[CGT]?NS)+|(?:{_UNSEEN}[ \t|*`]+)+(?:{LINK}|X))(?![\w/]))"
 )
 """Where a row of a known device begins: its label, followed by a code, or by unseen ones and then a code."""
+
+_IN_LABELS = ("GP", "PU", "NIC", "mlx")
+"""Every label of a device has one of these."""
 
 _EXACT_LINK = re.compile(LINK)
 _EXACT_PEER = re.compile(PEER)
 _GLUED = re.compile(rf"(?:{LINK}|X|N/A)+")
 _GLUED_PART = re.compile(rf"{LINK}|X|N/A")
 _GLUED_TO_VALUE = re.compile(
-    r"((?:NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|X)*(?:PIX|PXB|PHB|NODE|SYS|SOC|X))(\d[\d,-]*|N/A)"
+    r"((?:NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|X)*(?:PIX|PXB|PHB|NODE|SYS|SOC|X))([0-9][0-9,-]*|N/A)"
 )
 _CODE_LIKE = re.compile(r"[A-Z][A-Z0-9]{0,5}")
-_VALUE = re.compile(r"\d{1,5}(?:[,-]\d{1,5})*[,-]?|N/A")
+_VALUE = re.compile(r"[0-9]{1,5}(?:[,-][0-9]{1,5})*[,-]?|N/A")
 _COMPLETE = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "CNS", "GNS", "TNS", "N/A")
 
 _MOST_NVLINKS = 36
@@ -50,6 +54,12 @@ NOT_AVAILABLE = "N/A"
 LEFT_OUT = "..."
 
 
+def may_have_label(text: str) -> bool:
+    """Whether *text* can have the label of a device at all: cheap, so that patterns run only where it is true."""
+    return any(part in text for part in _IN_LABELS)
+
+
+@functools.lru_cache(maxsize=1024)
 def is_link(token: str) -> bool:
     """Whether *token* has the form of a link code; its number of NVLinks may still be one that no hardware has."""
     return _EXACT_LINK.fullmatch(token) is not None

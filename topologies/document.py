@@ -9,22 +9,36 @@ When to modify: `Topology` or `Gpu` gets a field.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from topologies import codes
+from topologies.document_text import parse
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Pair, Topology
+from topologies.reading import listing, unknown_codes
+
+K = TypeVar("K")
 
 SCHEMA = "placement/topology/v1"
+
+MOST_GPUS = 4096
+"""Most GPUs of a document, all hosts together; it also bounds every count."""
+
+MOST_MEMORY_MIB = 2**40
+"""Largest memory of a GPU that is believed; a number without bound would overflow in whatever is computed from it."""
 
 _GPU_FIELDS = {
     "index": int, "host": str, "name": str, "uuid": str, "pci_bus_id": str, "memory_mib": int, "memory_used_mib": int,
     "cpu_affinity": str, "numa": str, "gpu_numa_id": str,
 }  # fmt: skip
+_MOST = {"index": MOST_GPUS - 1, "memory_mib": MOST_MEMORY_MIB, "memory_used_mib": MOST_MEMORY_MIB}
 _MINIMUM = frozenset(_GPU_FIELDS) - {"memory_used_mib"}
-_PAIR = re.compile(r"(\d{1,6})-(\d{1,6})")
+_INDEX = re.compile(r"[0-9]{1,6}")
+_PAIR = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
+_NEAR_CPU = re.compile(r"gpus_near_cpu([0-9]{1,6})")
 _LOOKS_LIKE = re.compile(rf"\s*(?:#[^\n]*\n\s*|---\s*\n)*(?:\{{\s*)?[\"']?schema[\"']?\s*:\s*[\"']?{SCHEMA}")
 _FIELDS = frozenset(
     {
@@ -82,9 +96,10 @@ def error_document(message: str) -> dict[str, Any]:
 
 
 def _gpu_document(gpu: Gpu) -> dict[str, Any]:
-    return {
+    document = {
         name: getattr(gpu, name) for name in _GPU_FIELDS if name in _MINIMUM or getattr(gpu, name) is not None
     }
+    return document if gpu.is_named else document | {"is_named": False}
 
 
 def _pairs_document(pairs: Mapping[Pair, str]) -> dict[str, str]:
@@ -105,51 +120,7 @@ def from_text(text: str, *, name: str) -> Topology:
     TopologyError
         If it cannot be parsed, or see `from_document`.
     """
-    try:
-        document = json.loads(text.removeprefix("\ufeff"))
-    except (ValueError, RecursionError):
-        document = _load_yaml(text, name)
-    return from_document(document, name=name)
-
-
-def _load_yaml(text: str, name: str) -> object:
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Plain scalars are texts, but for whole numbers, true, false and null; keys are unique and there are no aliases."""
-
-        yaml_implicit_resolvers = {}  # noqa: RUF012 - as the base class declares it
-
-        def compose_node(self, parent: Any, index: Any) -> Any:
-            if self.check_event(yaml.events.AliasEvent):  # they can grow a small text without bound
-                raise yaml.MarkedYAMLError(problem="aliases are not allowed", problem_mark=self.mark())
-            return super().compose_node(parent, index)
-
-        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if str(key.value) in seen:
-                    problem = f"the key {str(key.value)[:60]!r} is there twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
-
-        def mark(self) -> Any:
-            return self.peek_event().start_mark  # type: ignore[no-untyped-call]
-
-    for kind, pattern, first in (
-        ("int", r"-?(?:0|[1-9][0-9]{0,17})", "-0123456789"),
-        ("bool", "true|false", "tf"),
-        ("null", "null|~|", ("n", "~", "")),
-    ):
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(rf"(?:{pattern})$"), list(first))
-    try:
-        return yaml.load(text, Loader)  # noqa: S506 - a subclass of SafeLoader
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or str(error)[:200]
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise TopologyError(f"the topology document cannot be parsed: {problem}", where=where) from None
+    return from_document(parse(text.removeprefix("\ufeff"), name=name), name=name)
 
 
 def from_document(document: object, *, name: str = "<document>") -> Topology:
@@ -166,59 +137,83 @@ def from_document(document: object, *, name: str = "<document>") -> Topology:
     reader = _Reader(name)
     root = reader.mapping(document, "the document")
     if root.get("schema") != SCHEMA:
-        raise reader.error(f"schema is {root.get('schema')!r} instead of {SCHEMA}")
+        raise reader.error(f"schema is {_shown(root.get('schema'))} instead of {SCHEMA}")
     if root.get("status") == "error":
-        raise reader.error(f"it records a source that could not be read: {root.get('error')}")
-    gpus = tuple(
-        reader.gpu(entry, position)
-        for position, entry in enumerate(reader.sequence(root.get("gpus"), "gpus"))
-    )
+        error = reader.required(root.get("error"), str, "error")
+        raise reader.error(f"it records a source that could not be read: {' '.join(error.split())[:1000]}")
+    entries = reader.sequence(root.get("gpus"), "gpus")
+    if len(entries) > MOST_GPUS:
+        raise reader.error(f"gpus has {len(entries):,} entries; at most {MOST_GPUS:,} are read")
     extra = root.get("extra_column", [])
-    near = {int(key[13:]): value for key, value in root.items() if re.fullmatch(r"gpus_near_cpu\d{1,6}", key)}
-    known = {*_FIELDS, *(f"gpus_near_cpu{cpu}" for cpu in near)}
-    unknown = [key for key in root if key not in known]
+    near = [key for key in root if _NEAR_CPU.fullmatch(key)]
+    unknown = [key for key in root if key not in _FIELDS and key not in near]
     warnings = list(reader.texts(root.get("warnings", []), "warnings"))
     if unknown:
         warnings.append(
             f"the document has fields that this version does not know, which were ignored: {', '.join(unknown)[:200]}"
         )
     try:
-        return Topology(
-            gpus=gpus,
+        topology = Topology(
+            gpus=tuple(reader.gpu(entry, position) for position, entry in enumerate(entries)),
             links=reader.pairs(root.get("links", {}), "links"),
             nics={
                 nic: reader.optional(device, str, f"nics.{nic}")
                 for nic, device in reader.mapping(root.get("nics", {}), "nics").items()
             },
             gpu_nic={
-                reader.index(index, "gpu_nic"): reader.codes(nics, f"gpu_nic.{index}")
-                for index, nics in reader.mapping(root.get("gpu_nic", {}), "gpu_nic").items()
+                index: reader.codes(nics, f"gpu_nic.{index}")
+                for index, nics in reader.indexed(root.get("gpu_nic", {}), "gpu_nic").items()
             },
             format=reader.required(root.get("format", "yaml"), str, "format"),
             warnings=tuple(warnings),
             columns=frozenset(reader.texts(root.get("columns", []), "columns")),
             rows_missing=reader.texts(root.get("rows_missing", []), "rows_missing"),
             rows_partial_cells_seen={
-                label: reader.required(count, int, f"rows_partial_cells_seen.{label}")
+                label: reader.number(count, f"rows_partial_cells_seen.{label}")
                 for label, count in reader.mapping(
                     root.get("rows_partial_cells_seen", {}), "rows_partial_cells_seen"
                 ).items()
             },
             conflict=reader.texts(root.get("conflict", []), "conflict"),
             extra_columns=reader.texts([extra] if isinstance(extra, str) else extra, "extra_column"),
-            other_columns=reader.required(root.get("other_columns", 0), int, "other_columns"),
+            other_columns=reader.number(root.get("other_columns", 0), "other_columns"),
             p2p=reader.pairs(root.get("p2p", {}), "p2p"),
             p2p_kind=reader.optional(root.get("p2p_kind"), str, "p2p_kind"),
             gpus_near_cpu={
-                cpu: tuple(
-                    reader.required(gpu, int, f"gpus_near_cpu{cpu}")
-                    for gpu in reader.sequence(gpus_near, f"gpus_near_cpu{cpu}")
-                )
-                for cpu, gpus_near in near.items()
+                cpu: tuple(reader.number(gpu, key) for gpu in reader.sequence(root[key], key))
+                for cpu, key in reader.unique([(int(key.removeprefix("gpus_near_cpu")), key) for key in near]).items()
             },
         )
     except TopologyError as error:
         raise error if error.where else reader.error(str(error)) from None
+    links = (*topology.links.values(), *(code for nics in topology.gpu_nic.values() for code in nics.values()))
+    further = [*unknown_codes(links, codes.is_known_link, warnings)]
+    further += unknown_codes(topology.p2p.values(), codes.is_peer_state, (*warnings, *further))
+    if "links" not in root or topology.format == "yaml":
+        further += _unstated_links(topology)
+    return topology.replace(warnings=(*warnings, *further)) if further else topology
+
+
+def _unstated_links(topology: Topology) -> list[str]:
+    """Return a warning, unless there is one, if the link between some GPUs of one host is not stated."""
+    hosts = [gpu.host for gpu in topology.gpus]
+    unstated = [size - 1 for size in map(Counter(hosts).__getitem__, hosts)]
+    for i, j in topology.links:
+        if hosts[i] == hosts[j]:
+            unstated[i] -= 1
+            unstated[j] -= 1
+    some = [f"GPU{index}" for index, count in enumerate(unstated) if count]
+    warning = f"links are unknown between some of {listing(some)}"
+    return [warning] if some and warning not in topology.warnings else []
+
+
+def _shown(value: object) -> str:
+    """Return *value* as a message shows it, whatever it is."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a number of many digits"
+    return repr(str(value)[:60])
 
 
 class _Reader:
@@ -232,16 +227,32 @@ class _Reader:
 
     def required(self, value: object, kind: type, path: str) -> Any:
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            expected = {int: "a whole number", str: "a text", dict: "a mapping", list: "a list"}[kind]
-            raise self.error(f"{path} must be {expected}, not {str(value)[:60]!r}")
+            expected = {int: "a whole number", str: "a text", dict: "a mapping", list: "a list", bool: "true or false"}[kind]
+            raise self.error(f"{path} must be {expected}, not {_shown(value)}")
+        if isinstance(value, str):
+            self._check_text(value, path)
         return value
+
+    def _check_text(self, text: str, path: str) -> None:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise self.error(f"{path} is no text that can be written: {text[:60]!r} has half a character") from None
+
+    def number(self, value: object, path: str, most: int = MOST_GPUS) -> int:
+        found: int = self.required(value, int, path)
+        if not 0 <= found <= most:
+            raise self.error(f"{path} must be a number from 0 to {most}, not {_shown(found)}")
+        return found
 
     def optional(self, value: object, kind: type, path: str) -> Any:
         return None if value is None else self.required(value, kind, path)
 
     def mapping(self, value: object, path: str) -> dict[str, Any]:
         found: dict[Any, Any] = self.required(value, dict, path)
-        return {str(key): entry for key, entry in found.items()}
+        for key in found:
+            self._check_text(self.required(key, str, f"a key of {path}"), f"a key of {path}")
+        return found
 
     def sequence(self, value: object, path: str) -> list[Any]:
         found: list[Any] = self.required(value, list, path)
@@ -255,19 +266,37 @@ class _Reader:
             nic: self.required(code, str, f"{path}.{nic}") for nic, code in self.mapping(value, path).items()
         }
 
-    def index(self, key: str, path: str) -> int:
-        if re.fullmatch(r"\d{1,6}", key) is None:
-            raise self.error(f"{path}: {key[:60]!r} is no GPU index")
-        return int(key)
+    def indexed(self, value: object, path: str) -> dict[int, Any]:
+        entries = self.mapping(value, path)
+        for key in entries:
+            if _INDEX.fullmatch(key) is None:
+                raise self.error(f"{path}: {key[:60]!r} is no GPU index")
+        numbers = self.unique([(int(key), f"{path}.{key}") for key in entries])
+        return dict(zip(numbers, entries.values(), strict=True))
+
+    def unique(self, keys: Iterable[tuple[K, str]]) -> dict[K, str]:
+        """Return what each key means and how it is written; two that mean the same are an error."""
+        found: dict[K, str] = {}
+        for meaning, written in keys:
+            if found.setdefault(meaning, written) is not written:
+                raise self.error(f"{found[meaning]} and {written} are the same")
+        return found
 
     def pairs(self, value: object, path: str) -> dict[Pair, str]:
-        found: dict[Pair, str] = {}
-        for key, code in self.mapping(value, path).items():
+        written: list[tuple[Pair, str]] = []
+        entries = self.mapping(value, path)
+        for key in entries:
             match = _PAIR.fullmatch(key)
             if match is None:
                 raise self.error(f"{path}: {key[:60]!r} is no pair of GPUs such as '0-1'")
-            found[int(match[1]), int(match[2])] = self.required(code, str, f"{path}.{key}")
-        return found
+            i, j = int(match[1]), int(match[2])
+            if i >= j:
+                raise self.error(f"{path}: {key!r} must name the smaller GPU first, as in '0-1'")
+            written.append(((i, j), f"{path}.{key}"))
+        where = self.unique(written)
+        return {
+            pair: self.required(code, str, where[pair]) for pair, code in zip(where, entries.values(), strict=True)
+        }
 
     def gpu(self, entry: object, position: int) -> Gpu:
         path = f"gpus[{position}]"
@@ -275,6 +304,9 @@ class _Reader:
         values = {
             name: self.optional(facts.get(name), kind, f"{path}.{name}") for name, kind in _GPU_FIELDS.items()
         }
+        for name, most in _MOST.items():
+            if values[name] is not None:
+                self.number(values[name], f"{path}.{name}", most)
         if values["index"] is None:
             raise self.error(f"{path} has no index")
-        return Gpu(**values)
+        return Gpu(**values, is_named=self.required(facts.get("is_named", True), bool, f"{path}.is_named"))

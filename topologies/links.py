@@ -21,7 +21,7 @@ from typing import Any
 
 from topologies.cards import Card
 
-_NVLINK = re.compile(r"NV(\d{1,2})")
+_NVLINK = re.compile(r"NV([0-9]{1,2})")
 _MOST_NVLINKS = 36
 """What NVML can count (NVML_NVLINK_MAX_LINKS); a code above it is damage, not a link."""
 

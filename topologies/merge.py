@@ -97,12 +97,12 @@ def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
 
 def _padded(topology: Topology, size: int) -> Topology:
     """Return *topology*, of a format that names only some GPUs, with *size* GPUs."""
-    gpus = (*topology.gpus, *(Gpu(index) for index in range(len(topology.gpus), size)))
+    gpus = (*topology.gpus, *(Gpu(index, is_named=False) for index in range(len(topology.gpus), size)))
     return topology.replace(gpus=gpus)
 
 
 def _merge_gpus(a: Gpu, b: Gpu, name_a: str, name_b: str) -> Gpu:
-    merged: dict[str, Any] = {"index": a.index}
+    merged: dict[str, Any] = {"index": a.index, "is_named": a.is_named or b.is_named}
     for fact, description in (*_DESCRIPTIONS.items(), ("memory_used_mib", "the used memory")):
         left, right = getattr(a, fact), getattr(b, fact)
         if fact not in _CHANGES and None not in (left, right) and _plain(fact, left) != _plain(fact, right):

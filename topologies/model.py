@@ -42,6 +42,8 @@ class Gpu:
         Memory held by running processes, MiB.
     cpu_affinity, numa, gpu_numa_id
         As printed: ``"0-31,64-95"``, ``"0"``, ``"N/A"``; None when blank, cut or not printed.
+    is_named
+        False when no source names it: it is only counted because GPUs with higher numbers are there.
     """
 
     index: int
@@ -54,6 +56,7 @@ class Gpu:
     cpu_affinity: str | None = None
     numa: str | None = None
     gpu_numa_id: str | None = None
+    is_named: bool = True
 
     def __post_init__(self) -> None:
         if self.index < 0:

@@ -33,12 +33,12 @@ _FIELDS = {
 """Field of the query to field of `Gpu`."""
 
 _TITLE = re.compile(r"([a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*)(?:\s*\[[^\]]*\])?")
-_INDEX = re.compile(r"\d{1,4}")
+_INDEX = re.compile(r"[0-9]{1,4}")
 _BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]+")
 _NAME = re.compile(r"(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN|A100|A10|H100|L40)\b.*", re.IGNORECASE)
-_MEMORY = re.compile(r"(\d{1,9})\s*MiB")
-_NUMBER = re.compile(r"(\d{1,9})\s*(?:MiB)?")
+_MEMORY = re.compile(r"([0-9]{1,9})\s*MiB")
+_NUMBER = re.compile(r"([0-9]{1,9})\s*(?:MiB)?")
 _NO_ANSWER = re.compile(
     r"\[?(?:N/A|Not Supported|Not Available|Unknown Error|Insufficient Permissions|GPU is lost|Unknown)\]?",
     re.I,
@@ -86,6 +86,8 @@ def _cells(text: str) -> tuple[str, ...]:
 
 def _titles(cells: Sequence[str]) -> tuple[str | None, ...]:
     """Return the field of each column when *cells* are a header, else nothing."""
+    if cells in ((), ("",)):
+        return ()
     names = [match[1] if (match := _TITLE.fullmatch(cell)) else None for cell in cells]
     known = [_FIELDS.get(name) if name else None for name in names]
     return tuple(known) if all(names) and sum(k is not None for k in known) >= min(2, len(cells)) else ()
@@ -150,7 +152,10 @@ def _topology(table: _Table, page: Page) -> Topology:
     absent = [f"GPU{index}" for index in range(max(facts) + 1) if index not in facts]
     if absent:
         warnings.append(f"the query output does not list {listing(absent)}, but GPUs with higher numbers")
-    gpus = tuple(_gpu(index, facts.get(index, {}), warnings) for index in range(max(facts) + 1))
+    gpus = tuple(
+        _gpu(index, facts.get(index, {}), warnings).replace(is_named=index in facts)
+        for index in range(max(facts) + 1)
+    )
     return Topology(gpus, format="query-csv", warnings=(*warnings, *_strange_cells(table)))
 
 

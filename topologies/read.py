@@ -15,7 +15,10 @@ from topologies.errors import TopologyError
 from topologies.merge import merge
 from topologies.model import Topology
 from topologies.reading import Reading
-from topologies.text import Line, Page, clean, decode
+from topologies.text import MAX_BYTES, Line, Page, clean, decode, too_large
+
+MOST_GPUS = 2**14
+"""Most GPUs of all outputs in one text together; 256 matrices of 64 GPUs have as many."""
 
 Reader = Callable[[Page], Iterable[Reading]]
 
@@ -52,10 +55,20 @@ def read_text(text: str, *, name: str = "<text>", pick: int | None = None) -> To
     TopologyError
         If it describes no machine, or several, or one that contradicts itself.
     """
+    if len(text) > MAX_BYTES:
+        raise too_large(name)
+    text = text.removeprefix("\ufeff").encode("utf-8", errors="replace").decode("utf-8")  # no half of a character
     if document.looks_like(text):
         return document.from_text(text, name=name)
-    page = clean(text, name=name)
-    readings = _read(_without_comments(page)) or _read(page)
+    try:
+        return _machine(clean(text, name=name), pick)
+    except TopologyError as error:
+        raise error if error.where else TopologyError(str(error), where=name) from None
+
+
+def _machine(page: Page, pick: int | None) -> Topology:
+    bare = _without_comments(page)
+    readings = _read(bare) or (_read(page) if bare is not page else [])
     if not readings:
         raise smi_errors.find_message(page) or _unrecognised(page)
     readings = _choose(readings, page, pick)
@@ -66,12 +79,21 @@ def read_text(text: str, *, name: str = "<text>", pick: int | None = None) -> To
 
 
 def _read(page: Page) -> list[Reading]:
-    found = [reading for reader in _READERS for reading in reader(page)]
+    found: list[Reading] = []
+    gpus = 0
+    for reading in (reading for reader in _READERS for reading in reader(page)):
+        found.append(reading)
+        gpus += len(reading.topology.gpus)
+        if gpus > MOST_GPUS:
+            message = f"{len(found)} outputs with {gpus:,} GPUs together: give those of one machine"
+            raise TopologyError(message, where=page.where(reading.line))
     return sorted(found, key=lambda reading: reading.line)
 
 
 def _without_comments(page: Page) -> Page:
-    """Return *page* with blank lines for those that begin with ``#``."""
+    """Return *page* with blank lines for those that begin with ``#``; itself if there are none."""
+    if not any(n.text.lstrip().startswith("#") for n in page.lines):
+        return page
     lines = tuple(Line(n.number, "") if n.text.lstrip().startswith("#") else n for n in page.lines)
     return Page(page.name, lines, page.is_cut, page.warnings)
 
@@ -103,8 +125,8 @@ def _unrecognised(page: Page) -> TopologyError:
     if header is not None:
         message = "the matrix has a header but no rows; paste the whole output of `nvidia-smi topo -m`"
         return TopologyError(message, where=page.where(header))
-    first = next(line for line in page.lines if line.text.strip())
-    begin = first.text.strip()
+    first = next((line for line in page.lines if line.text.strip()), page.lines[0])
+    begin = first.text.strip() or "blanks"
     shown = begin if len(begin) <= 80 else begin[:80] + " …"
     return TopologyError(
         f"no output that describes GPUs was recognised; the text begins with {shown!r}. "

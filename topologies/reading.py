@@ -7,12 +7,14 @@ When to modify: readers have to report more than a topology and its place.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from topologies.model import Topology
 
 _SHOWN = 24
+_LONGEST = 40
+_UNKNOWN = "unknown code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,19 @@ def listing(names: Sequence[str]) -> str:
     return ", ".join(words[:_SHOWN]) + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")
 
 
+def unknown_codes(
+    codes: Iterable[str], is_known: Callable[[str], bool], said: Sequence[str] = ()
+) -> list[str]:
+    """Return a warning that names those of *codes* that are not known, unless *said* names them."""
+    odd = sorted({code for code in codes if not is_known(code)})
+    named = " ".join(warning for warning in said if warning.startswith(_UNKNOWN))
+    warning = f"{_UNKNOWN} {listing([code[:_LONGEST] for code in odd])}: no hardware has such a link, so nothing is known of its speed"
+    return [] if warning in said or all(code and code[:_LONGEST] in named for code in odd) else [warning]
+
+
 def _follows(a: str, b: str) -> bool:
     """Whether *b* is *a* with the next number."""
-    left, right = re.fullmatch(r"(.*?)(\d{1,9})", a, re.DOTALL), re.fullmatch(r"(.*?)(\d{1,9})", b, re.DOTALL)
+    left, right = re.fullmatch(r"(.*?)([0-9]{1,9})", a, re.DOTALL), re.fullmatch(r"(.*?)([0-9]{1,9})", b, re.DOTALL)
     return (
         left is not None and right is not None and left[1] == right[1] and int(right[2]) == int(left[2]) + 1
     )

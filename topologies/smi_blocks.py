@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 
 from topologies import codes
 from topologies.errors import TopologyError
-from topologies.smi_header import FIRST_LABEL, Column, Kind, is_gpu_label, parse_header
+from topologies.smi_header import FIRST_LABEL, MOST_DEVICES, Column, Kind, is_gpu_label, parse_header
 from topologies.smi_wrap import Part, rejoin
 from topologies.text import Page
 
 MOST_MATRICES = 256
 """Most matrices of one text."""
 
+MOST_ROWS = MOST_DEVICES
+"""Most rows of one matrix."""
 
-_NIC_NAME = re.compile(r"\b(NIC\d+)\s*:\s*([\w.-]+)")
+_NIC_NAME = re.compile(r"\b(NIC[0-9]+)\s*:\s*([\w.-]+)")
 _RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+\s*(?::?-+:?)?\s*")
 
 
@@ -98,6 +100,12 @@ def find_blocks(page: Page) -> list[Block]:
             if not block.rows:
                 blocks.append(block)
                 above = []
+                if len(blocks) > MOST_MATRICES:
+                    message = f"more than {MOST_MATRICES} matrices: give those of one machine"
+                    raise TopologyError(message, where=page.where(part.number))
+            if len(block.rows) == MOST_ROWS:
+                message = f"a matrix of more than {MOST_ROWS} rows: no machine has so many GPUs and NICs"
+                raise TopologyError(message, where=page.where(part.number))
             is_last = part.last_number == last and part.ends_line
             block.rows.append(
                 Row(part.label, part.text[part.body :], part.body, part.number, is_last, part.has_layout)
@@ -111,17 +119,13 @@ def find_blocks(page: Page) -> list[Block]:
                 )
             for nic, name in names:
                 block.nic_names.setdefault(nic, name)
-    if len(blocks) > MOST_MATRICES:
-        raise TopologyError(
-            f"{len(blocks)} matrices: give those of one machine", where=page.where(blocks[0].first_line)
-        )
     return blocks
 
 
 def _is_whole(name: str, block: Block) -> bool:
     """Whether *name*, the last word of the text, is built like the NIC names before it."""
-    shapes = {re.sub(r"\d+", "#", other) for other in block.nic_names.values()}
-    return not shapes or re.sub(r"\d+", "#", name) in shapes
+    shapes = {re.sub(r"[0-9]+", "#", other) for other in block.nic_names.values()}
+    return not shapes or re.sub(r"[0-9]+", "#", name) in shapes
 
 
 def _starts_again(block: Block, label: str) -> bool:
@@ -134,7 +138,7 @@ def _segments(page: Page) -> Iterator[Part]:
     names = _column_names(page)
     for line in page.lines:
         text = _plain_table_row(line.text)
-        starts = list(codes.ROW_START.finditer(text))
+        starts = list(codes.ROW_START.finditer(text)) if codes.may_have_label(text) else []
         own = _own_row(text, names)
         if own is not None and (not starts or starts[0].start() > own[0]):
             starts = []
@@ -174,7 +178,7 @@ def _column_names(page: Page) -> frozenset[str]:
     """Return the names that stand beside GPU labels in headers: rows of devices that nobody has seen are known by them."""
     found: set[str] = set()
     for line in page.lines:
-        first = FIRST_LABEL.search(line.text)
+        first = FIRST_LABEL.search(line.text) if codes.may_have_label(line.text) else None
         if first is not None and not codes.ROW_START.search(line.text):
             found.update(
                 column.name for column in parse_header(line.text) if column.kind in (Kind.DEVICE, Kind.OTHER)
@@ -184,6 +188,8 @@ def _column_names(page: Page) -> frozenset[str]:
 
 def _own_row(text: str, names: frozenset[str]) -> tuple[int, str, int] | None:
     """Return start, label and end of label when *text* is a row of a device that only the header knows."""
+    if not names:
+        return None
     stripped = text.lstrip()
     label, _, rest = stripped.partition("\t") if "\t" in stripped else stripped.partition(" ")
     if label not in names:
@@ -205,4 +211,4 @@ def _plain_table_row(text: str) -> str:
     cells = [cell.strip().strip("*`_").strip() for cell in stripped.strip("|").split("|")]
     if not stripped.startswith("|") and not is_gpu_label(cells[0]):
         return text
-    return "\t".join(re.sub(r"^(GPU|NIC)[ _-](\d+)$", r"\1\2", cell) for cell in cells)
+    return "\t".join(re.sub(r"^(GPU|NIC)[ _-]([0-9]+)$", r"\1\2", cell) for cell in cells)

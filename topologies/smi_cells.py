@@ -18,6 +18,7 @@ from topologies import codes
 from topologies.smi_blocks import Row
 from topologies.smi_header import Column, Kind
 
+_WORD = re.compile(r"\S+")
 _TAB = 8
 """Tab stops of every terminal, characters."""
 
@@ -112,7 +113,7 @@ def _words(row: Row) -> list[_Word]:
     position = row.offset
     fields = body.split("\t")
     for number, field in enumerate(fields):
-        found = [_Word(m[0], position + m.start()) for m in re.finditer(r"\S+", field)]
+        found = [_Word(m[0], position + m.start()) for m in _WORD.finditer(field)]
         if found or number:  # the label ends at the first tab
             words += found or [_Word("", position)]
         position += len(field) + 1

@@ -6,6 +6,7 @@ When to modify: a driver prints a new column, or titles get damaged in a new way
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,11 +36,11 @@ TITLE_WORDS = frozenset({"CPU", "NUMA", "GPU", "ID", "Affinity"})
 """The words of the titles."""
 
 _PIECE = re.compile(
-    rf"(?P<title>CPU[ _]*Affinity|NUMA[ _]*Affinity|GPU[ _]*NUMA[ _]*ID)|(?P<device>{codes.DEVICE}|(?:[A-Z]{{1,3}}PU|GP)\d+)"
+    rf"(?P<title>CPU[ _]*Affinity|NUMA[ _]*Affinity|GPU[ _]*NUMA[ _]*ID)|(?P<device>{codes.DEVICE}|(?:[A-Z]{{1,3}}PU|GP)[0-9]+)"
     r"|(?P<elided>\.{3}|…)|(?P<other>[^\s|]+)"
 )
-_GPU_LABEL = re.compile(r"(?:GPU|[A-Z]{1,3}PU|GP)(?P<index>\d+)")
-FIRST_LABEL = re.compile(r"(?<![\w/-])(?:GPU|[A-Z]{1,3}PU|GP)\d+")
+_GPU_LABEL = re.compile(r"(?:GPU|[A-Z]{1,3}PU|GP)(?P<index>[0-9]+)")
+FIRST_LABEL = re.compile(r"(?<![\w/-])(?:GPU|[A-Z]{1,3}PU|GP)[0-9]+")
 """A label of a GPU, or of another vendor's accelerator."""
 
 
@@ -63,11 +64,13 @@ class Column:
     start: int
 
 
+@functools.lru_cache(maxsize=2048)
 def is_gpu_label(label: str) -> bool:
     """Whether *label* is that of a GPU or of another vendor's accelerator."""
     return _GPU_LABEL.fullmatch(label) is not None
 
 
+@functools.lru_cache(maxsize=2048)
 def gpu_index(label: str) -> int:
     """Return the number in a GPU label."""
     match = _GPU_LABEL.fullmatch(label)
@@ -75,10 +78,11 @@ def gpu_index(label: str) -> int:
     return int(match["index"][:7])  # longer ones are no index anyway, and Python refuses to read very long numbers
 
 
+@functools.lru_cache(maxsize=64)
 def parse_header(text: str) -> tuple[Column, ...]:
     """Return the columns that the header line *text* names; empty when it is no header."""
-    first = FIRST_LABEL.search(text)
-    if first is None:
+    first = FIRST_LABEL.search(text) if codes.may_have_label(text) else None
+    if first is None or text.count("GPU") > 2 * MOST_DEVICES:
         return ()
     columns: list[Column] = []
     for start, title in _fields(text, first.start()):
@@ -122,7 +126,7 @@ def _columns_of(title: str, start: int) -> list[Column]:
         else:
             is_device = match["device"] or codes.NIC.fullmatch(name)
             previous = found[-1] if found else None
-            if not is_device and previous and previous.kind is Kind.OTHER and not previous.name[-1].isdigit():
+            if not is_device and previous and previous.kind is Kind.OTHER and not "0" <= previous.name[-1] <= "9":
                 found[-1] = Column(
                     f"{previous.name} {name}", Kind.OTHER, previous.start
                 )  # a title of several words

@@ -10,12 +10,12 @@ When to modify: a new fact that a matrix states.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from topologies import codes
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Pair, Topology
-from topologies.reading import Reading, listing
+from topologies.reading import Reading, listing, unknown_codes
 from topologies.smi_blocks import Block, find_blocks
 from topologies.smi_columns import ELIDED
 from topologies.smi_grid import Grid, read_grid
@@ -34,7 +34,7 @@ def read(page: Page) -> Iterator[Reading]:
 
 def _topology(page: Page, block: Block, grid: Grid) -> Topology:
     warnings = list(grid.warnings)
-    gpus = _gpu_labels(page, block, grid, warnings)
+    gpus, named = _gpu_labels(page, block, grid, warnings)
     nics = [name for name in grid.columns.devices if _is_nic(name)]
     rows = {row.label for row in block.rows}
     missing = [name for name in (*gpus, *nics) if name not in rows]
@@ -50,13 +50,10 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
     is_known = codes.is_peer_state if is_peer else codes.is_known_link
     gpu_nic = _gpu_nic(grid.cells, gpus, nics)
     stated = {*pairs.values(), *(code for of_gpu in gpu_nic.values() for code in of_gpu.values())}
-    if odd := sorted(code for code in stated if not is_known(code)):
-        warnings.append(
-            f"unknown code {listing(odd)}: no hardware has such a link, so nothing is known of its speed"
-        )
+    warnings += unknown_codes(stated, is_known)
     if is_peer:
         return Topology(
-            tuple(Gpu(index) for index in range(len(gpus))),
+            tuple(Gpu(index, is_named=index in named) for index in range(len(gpus))),
             format="p2p",
             warnings=tuple(warnings),
             rows_missing=tuple(missing),
@@ -68,7 +65,10 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
     warnings += _narrow_bonds(pairs, len(gpus))
     kinds = [column.kind for column in grid.columns.tail if column.kind in TITLES]
     return Topology(
-        tuple(_gpu(index, grid.values.get(label, {}), kinds) for index, label in enumerate(gpus)),
+        tuple(
+            _gpu(index, grid.values.get(label, {}), kinds).replace(is_named=index in named)
+            for index, label in enumerate(gpus)
+        ),
         links=pairs,
         nics={name: _nic_name(name, block) for name in nics},
         gpu_nic=gpu_nic,
@@ -97,8 +97,8 @@ def _gpu(index: int, values: Mapping[Kind, str | None], kinds: Sequence[Kind]) -
     )
 
 
-def _gpu_labels(page: Page, block: Block, grid: Grid, warnings: list[str]) -> list[str]:
-    """Return the labels of all GPUs from 0 to the highest that a row or column names."""
+def _gpu_labels(page: Page, block: Block, grid: Grid, warnings: list[str]) -> tuple[list[str], Set[int]]:
+    """Return the labels of all GPUs from 0 to the highest that a row or column names, and the indices that are named."""
     named = {
         gpu_index(n): n for n in (*(r.label for r in block.rows), *grid.columns.devices) if is_gpu_label(n)
     }
@@ -108,7 +108,7 @@ def _gpu_labels(page: Page, block: Block, grid: Grid, warnings: list[str]) -> li
     absent = [f"GPU{index}" for index in range(count) if index not in named]
     if absent:
         warnings.append(f"the text does not name {listing(absent)}, but GPUs with higher numbers")
-    return [named.get(index, f"GPU{index}") for index in range(count)]
+    return [named.get(index, f"GPU{index}") for index in range(count)], named.keys()
 
 
 def _others(block: Block, grid: Grid, rows: set[str], warnings: list[str]) -> list[str]:

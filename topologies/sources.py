@@ -19,7 +19,7 @@ from topologies.read import read_bytes, read_text
 from topologies.text import MAX_BYTES, too_large
 
 LIVE = "live"
-_PICK = re.compile(r"(?P<source>.+)#(?P<pick>\d{1,4})", re.DOTALL)
+_PICK = re.compile(r"(?P<source>.+)#(?P<pick>[0-9]{1,4})", re.DOTALL)
 
 
 def load(source: str, *, stdin: BinaryIO | None = None) -> Topology:

@@ -15,9 +15,13 @@ from dataclasses import dataclass
 
 from topologies import codes
 from topologies.errors import TopologyError
+from topologies.excerpt import excerpt
 
-MAX_BYTES = 16 * 2**20
-"""Largest text that is read; a matrix of 1,000 GPUs has less."""
+MAX_BYTES = 8 * 2**20
+"""Largest text that is read; a log with a matrix in it mostly has less."""
+
+_MOST_ESCAPES = 2**17
+"""Most escapes of a source-code string; a matrix of 256 devices has less."""
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, underline, cursor
@@ -33,15 +37,11 @@ _SPACES = str.maketrans(
             " ",
         ),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff"),
-        "\x0b": "\n",
-        "\x0c": "\n",
-        "\x85": "\n",
-        "\u2028": "\n",
-        "\u2029": "\n",
     }
 )
+_LINE_ENDS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 _LITERAL = re.compile(
-    rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[\d;]*m| )*(?:{codes.DEVICE})|(?:{codes.DEVICE})\\t", re.IGNORECASE
+    rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[0-9;]*m| )*(?:{codes.DEVICE})|(?:{codes.DEVICE})\\t", re.IGNORECASE
 )
 _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7]{3})|([tnre\"'\\]))")
 _LITERAL_LETTERS = {"t": "\t", "n": "\n", "r": "", "e": "\x1b"}
@@ -118,24 +118,32 @@ def clean(text: str, *, name: str) -> Page:
     Raises
     ------
     TopologyError
-        If it is empty, too large or binary.
+        If it is empty, binary, or has more to look at than any machine prints.
     """
-    if len(text) > MAX_BYTES:
-        raise too_large(name)
     if not text.strip():
         raise TopologyError("the text is empty; `nvidia-smi topo -m` prints what is needed", where=name)
     _refuse_binary(text, name)
     warnings = []
-    if _LITERAL.search(text):
+    if text.count("\\") > _MOST_ESCAPES:
+        if "\\tGPU0" in text or "GPU0\\t" in text:
+            message = "the source-code string is too long: cut it down to the outputs of one machine"
+            raise TopologyError(message, where=name)
+    elif "\\" in text and _LITERAL.search(text):
         text = _LITERAL_ESCAPE.sub(_decode_escape, text)
         warnings.append("the text is a source-code string: its escapes (\\t, \\n …) were decoded")
-    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_SPACES)
-    text = _ESCAPES.sub("", text)
-    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), start=1)]
-    is_cut = not text.endswith("\n")
-    lines, stripped = _strip_prefixes(lines)
-    warnings += stripped
-    return Page(name, tuple(lines), is_cut, tuple(warnings))
+    for line_end in _LINE_ENDS:
+        text = text.replace(line_end, "\n")
+    numbered, left_out = excerpt(text, name=name)
+    lines, stripped = _strip_prefixes([Line(number, _plain(line)) for number, line in numbered])
+    is_cut = not text.endswith("\n") and numbered[-1][0] == text.count("\n") + 1
+    return Page(name, tuple(lines), is_cut, (*warnings, *left_out, *stripped))
+
+
+def _plain(line: str) -> str:
+    """Return *line* without terminal escapes and with plain spaces."""
+    if not line.isascii():
+        line = line.translate(_SPACES)
+    return _ESCAPES.sub("", line) if "\x1b" in line or "[" in line else line
 
 
 def _refuse_binary(text: str, name: str) -> None:
@@ -164,14 +172,14 @@ def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
     """
     before: dict[str, bool] = {}  # prefix to whether it stands before a first row
     for line in lines:
-        match = codes.ROW_START.search(line.text)
+        match = codes.ROW_START.search(line.text) if codes.may_have_label(line.text) else None
         if match is None or match.start() > _LONGEST_PREFIX or codes.ROW_START.search(line.text, match.end()):
             continue
         prefix = line.text[: match.start()].rstrip("| \t")
         if prefix.strip():
             before[prefix] = before.get(prefix, False) or match["label"] == "GPU0"
     are_hosts = len(before) > 1 and all(before.values())
-    shapes = {re.escape(p) if are_hosts else r"\d+".join(map(re.escape, re.split(r"\d+", p))) for p in before}
+    shapes = {re.escape(p) if are_hosts else r"[0-9]+".join(map(re.escape, re.split(r"[0-9]+", p))) for p in before}
     if not 0 < len(shapes) <= _MOST_PREFIXES:
         return lines, []
     pattern = re.compile(

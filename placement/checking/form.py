@@ -37,6 +37,8 @@ def why_unusable(instance: Instance, gpu: int) -> str | None:
     gpus, busy_mib = instance.machine.topology.gpus, instance.rules.busy_mib
     if not 0 <= gpu < len(gpus):
         return f"which does not exist: the machine has GPUs 0 to {len(gpus) - 1}"
+    if not gpus[gpu].is_named:
+        return "which no source names"
     if instance.visible is not None and gpu not in instance.visible:
         return "which CUDA_VISIBLE_DEVICES hides (rule visible)"
     held_mib = gpus[gpu].memory_used_mib or 0

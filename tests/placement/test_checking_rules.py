@@ -247,3 +247,11 @@ def test_each_engine_needs_a_card_that_runs_it(role, engine):
 def test_a_role_has_gpus_and_each_once(gpus, says):
     question = ask(machine("NV12", 2), job(actor(gpu_menu=(2,))))
     assert says in problems(ordered(plan(question).plan, actor=gpus), question)
+
+
+def test_a_gpu_that_no_source_names_is_not_used():
+    question = ask(machine("NV12", 3), job(actor(gpu_menu=(2,))), "free")
+    found = plan(question).plan
+    gpus = tuple(gpu.replace(is_named=gpu.index != found.device_map["actor"][0]) for gpu in question.machine.topology.gpus)
+    phantom = ask(question.machine.topology.replace(gpus=gpus), job(actor(gpu_menu=(2,))), "free")
+    assert any("no source names" in said for said in problems(found, phantom))

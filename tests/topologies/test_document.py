@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from topologies.document import SCHEMA, error_document, from_document, to_document
+from topologies.document import (
+    MOST_GPUS,
+    MOST_MEMORY_MIB,
+    SCHEMA,
+    error_document,
+    from_document,
+    from_text,
+    to_document,
+)
+from topologies.document_text import MOST_YAML_CHARACTERS
 from topologies.errors import TopologyError
+from topologies.links import LinkKind, parse_code
 from topologies.model import Gpu, Topology
-from topologies.read import read_text
+from topologies.read import read_bytes, read_text
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)
 TRICKY = st.sampled_from(
@@ -37,17 +49,21 @@ def topologies(draw: st.DrawFn) -> Topology:
             draw(text),
             draw(text),
             draw(text),
+            draw(st.booleans()),
         )
         for k in range(count)
     )
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    some_pairs = st.dictionaries(st.sampled_from(pairs), WORDS | TRICKY) if pairs else st.just({})
+    some_links, some_states = (
+        st.dictionaries(st.sampled_from(pairs), st.sampled_from(words)) if pairs else st.just({})
+        for words in (("NV1", "NV36", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC"), ("OK", "NS", "GNS", "U"))
+    )
     nics = draw(st.dictionaries(WORDS | TRICKY, text, max_size=3))
-    codes = st.dictionaries(st.sampled_from(sorted(nics)), WORDS | TRICKY) if nics else st.just({})
+    codes = st.dictionaries(st.sampled_from(sorted(nics)), st.sampled_from(("PIX", "SYS"))) if nics else st.just({})
     names = st.lists(WORDS | TRICKY, max_size=3).map(tuple)
     return Topology(
         gpus,
-        draw(some_pairs),
+        draw(some_links),
         nics,
         draw(st.dictionaries(st.integers(0, count - 1), codes)),
         draw(WORDS | TRICKY),
@@ -58,7 +74,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         draw(names),
         draw(names),
         draw(st.integers(0, 5)),
-        draw(some_pairs),
+        draw(some_states),
         draw(text),
         draw(
             st.dictionaries(st.integers(0, 999), st.lists(st.integers(0, count - 1)).map(tuple), max_size=2)
@@ -74,6 +90,45 @@ def test_what_is_written_reads_back_the_same(topology: Topology) -> None:
     assert (
         read_text("# a machine\n" + yaml.safe_dump(document, sort_keys=False, allow_unicode=True)) == topology
     )
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | WORDS | TRICKY | st.sampled_from(("NV4", "0-1", "\ud800")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("0", "00", "0-1", "00-1", "x", "\udfff")), inner),
+    max_leaves=6,
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Return documents that are nearly right: some fields are changed, lost or added."""
+    document = to_document(draw(topologies()))
+    for place in (document, *document["gpus"], document["links"]):
+        keys = st.sampled_from((*place, "0-1", "00-1", "gpus_near_cpu1", "gpus_near_cpu01", "is_named"))
+        for key in draw(st.lists(keys, max_size=2)):
+            place[key] = draw(VALUES)
+        for key in draw(st.lists(st.sampled_from((*place, "")), max_size=1)):
+            place.pop(key, None)
+    return document
+
+
+@settings(max_examples=max(1, settings().max_examples // 2))
+@given(documents())
+def test_any_document_is_read_or_refused(document: dict[str, Any]) -> None:
+    """Whatever its fields are; and what is read can be written, and reads back the same."""
+    text = json.dumps(document)
+    try:
+        topology = from_document(document, name="x")
+    except TopologyError as error:
+        assert str(error).startswith("x: ")
+        assert "\n" not in str(error)
+        str(error).encode()
+        with pytest.raises(TopologyError):
+            from_text(text, name="x")
+        return
+    assert from_text(text, name="x") == topology
+    written = json.dumps(to_document(topology), ensure_ascii=False)
+    assert read_text(written.encode().decode()) == topology
 
 
 def test_the_minimum_is_there_even_if_nothing_is_known() -> None:
@@ -112,7 +167,19 @@ def test_gpus_near_a_cpu_are_named_by_cpu() -> None:
             read_text(nothing)
 
 
+def test_answers_about_several_cpus_are_one_reading() -> None:
+    """Someone asks for every CPU in a loop; two answers about one CPU must agree."""
+    text = "".join(f"GPUs with an affinity with CPU {cpu}:\n{cpu // 2}\n" for cpu in range(4))
+    topology = read_text(text + text)
+    assert topology.gpus_near_cpu == {0: (0,), 1: (0,), 2: (1,), 3: (1,)}
+    assert [warning.partition(":")[0] for warning in topology.warnings] == ["`topo -c` names only the GPUs near CPU 0 to 3"]
+    with pytest.raises(TopologyError, match=r"^x:9: another line .* near CPU 3"):
+        read_text(text + "GPUs with an affinity with CPU 3: 7\n", name="x")
+
+
 HEAD = f"schema: {SCHEMA}\n"
+TWO = HEAD + "gpus: [{index: 0}, {index: 1}]\n"
+JSON = '{"schema": "' + SCHEMA + '", %s}'
 
 
 @pytest.mark.parametrize(
@@ -135,13 +202,108 @@ HEAD = f"schema: {SCHEMA}\n"
         pytest.param(HEAD + "gpus: !!python/object:os.system {}\n", "cannot be parsed", id="object"),
         pytest.param(HEAD + "gpus: " + "[" * 5000, "cannot be parsed", id="deep"),
         pytest.param(json.dumps(error_document("it burnt")), "it burnt", id="recorded error"),
+        pytest.param(HEAD + 'gpus: [{index: !!int ""}]\n', "x:2:16: the topology document cannot be parsed: the tag", id="tag int"),
+        pytest.param(HEAD + "gpus: !!bool foo\n", "x:2:7: the topology document cannot be parsed: the tag", id="tag bool"),
+        pytest.param(HEAD + "a: !!timestamp foo\n", "x:2:4:", id="tag timestamp"),
+        pytest.param(HEAD + 'a: !!float ""\n', "x:2:4:", id="tag float"),
+        pytest.param(HEAD + "a: !!binary é\n", "x:2:4:", id="tag binary"),
+        pytest.param(HEAD + "a: ! b\n", "the tag '!'", id="tag of nothing"),
+        pytest.param(HEAD + "a: !x [b]\n", "the tag '!x'", id="tag of a list"),
+        pytest.param(HEAD + "? {a: b}\n: c\n", "a key must be a text", id="key of a mapping"),
+        pytest.param(HEAD + "gpus: [{index: 0}]\n---\na\n", "x:3:1: the topology document cannot be parsed: a second", id="two documents"),
+        pytest.param(HEAD + "a: " + "[" * 33 + "]" * 33 + "\n", "nested deeper than 32", id="33 levels"),
+        pytest.param(HEAD + "a: 'b\n" * 9, "x:", id="quote"),
+        pytest.param(HEAD + 'a: "\\UFFFFFFFF"\n', "x:2", id="no character"),
+        pytest.param(HEAD + 'gpus: [{index: 0, name: "\\uD800"}]\n', "topology document", id="half a character in YAML"),
+        pytest.param(HEAD + "gpus: [{index: 0}]\n#" + "x" * MOST_YAML_CHARACTERS, "longer than YAML may be", id="long YAML"),
+        pytest.param(JSON % '"gpus": [], "gpus": []', "the key 'gpus' is there twice", id="JSON key twice"),
+        pytest.param(JSON % '"gpus": [{"index": 0, "index": 0}]', "the key 'index' is there twice", id="JSON inner key twice"),
+        pytest.param(
+            JSON % '"gpus": [{"index": 0, "memory_mib": 1%s}]' % ("0" * 400),
+            f"gpus[0].memory_mib must be a number from 0 to {MOST_MEMORY_MIB}, not a number of many digits", id="memory of 400 digits",
+        ),
+        pytest.param(JSON % '"gpus": [{"index": 0, "memory_mib": 1%s}]' % ("0" * 5000), "gpus[0].memory_mib must be", id="5000 digits"),
+        pytest.param(JSON % '"gpus": [{"index": 0, "memory_mib": 1e400}]', "gpus[0].memory_mib must be a whole number", id="infinite"),
+        pytest.param(JSON % '"gpus": [{"index": 0, "memory_used_mib": %d}]' % (MOST_MEMORY_MIB + 1), "gpus[0].memory_used_mib", id="used"),
+        pytest.param(JSON % '"gpus": [{"index": 0, "memory_mib": 0}]', "x: topology document: GPU 0 has 0 MiB", id="no memory"),
+        pytest.param(JSON % '"gpus": [{"index": 5000}]', "gpus[0].index must be a number from 0 to 4095", id="index"),
+        pytest.param(JSON % f'"gpus": [{", ".join(["{}"] * (MOST_GPUS + 1))}]', "gpus has 4,097 entries", id="many GPUs"),
+        pytest.param(JSON % '"gpus": [{"index": 0}], "other_columns": -1', "other_columns must be a number from 0", id="count below 0"),
+        pytest.param(JSON % '"gpus": [{"index": 0, "name": "\\ud800"}]', "gpus[0].name is no text", id="half a character"),
+        pytest.param(JSON % '"gpus": [{"index": 0}], "warnings": ["\\ud800"]', "warnings is no text", id="half a character in a warning"),
+        pytest.param(JSON % '"gpus": [{"index": 0}], "\\ud800": 1', "a key of the document is no text", id="half a character in a key"),
+        pytest.param(TWO + "links: {0-1: NV12, 00-1: SYS}\n", "links.0-1 and links.00-1 are the same", id="pair twice"),
+        pytest.param(TWO + "links: {1-0: NV12}\n", "'1-0' must name the smaller GPU first", id="pair turned"),
+        pytest.param(TWO + "links: {0-١: NV12}\n", "is no pair", id="Arabic pair"),
+        pytest.param(HEAD + "gpus: [{index: 0}]\ngpu_nic: {0: {}, 00: {}}\n", "gpu_nic.0 and gpu_nic.00 are the same", id="GPU twice"),
+        pytest.param(HEAD + "gpus: [{index: 0}]\ngpus_near_cpu1: []\ngpus_near_cpu01: []\n", "are the same", id="CPU twice"),
+        pytest.param(HEAD + "gpus: [{index: 0, is_named: 1}]\n", "gpus[0].is_named must be true or false", id="is_named"),
     ],
-)
+)  # fmt: skip
 def test_refused(text: str, words: str) -> None:
     with pytest.raises(TopologyError) as caught:
         read_text(text, name="x")
     assert words in str(caught.value)
     assert str(caught.value).startswith("x")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(TWO + "links: {0-1: %s}\n", id="YAML"),
+        pytest.param(JSON % '"gpus": [{"index": 0}, {"index": 1}], "links": {"0-1": "%s"}', id="JSON"),
+    ],
+)
+@pytest.mark.parametrize("code", ["FOO", "NV0", "NVabc", "NV999999999", "NV١٢", ""])
+def test_an_unknown_code_is_named_as_in_a_matrix(changes: str, code: str) -> None:
+    """It is kept, no link of hardware, and named once however often it is written and read."""
+    topology = read_text(changes.replace("%s", repr(code) if code == "" and "{0-1" in changes else code))
+    assert topology.warnings == (
+        f"unknown code {code}: no hardware has such a link, so nothing is known of its speed",
+    )
+    assert topology.links == {(0, 1): code}
+    assert parse_code(code) == (LinkKind.UNKNOWN, 0)
+    assert from_document(to_document(topology)) == topology
+
+
+@pytest.mark.parametrize(
+    ("text", "unknown"),
+    [
+        pytest.param(TWO, "GPU0, GPU1", id="no links"),
+        pytest.param(HEAD + "format: topo-m\ngpus: [{index: 0}, {index: 1}]\n", "GPU0, GPU1", id="no links of a matrix"),
+        pytest.param(TWO + "links: {}\n", "GPU0, GPU1", id="empty links"),
+        pytest.param(
+            HEAD + "gpus: [{index: 0}, {index: 1}, {index: 2}]\nlinks: {0-1: SYS, 0-2: SYS}\n", "GPU1, GPU2", id="some links"
+        ),
+        pytest.param(HEAD + "gpus: [{index: 0, host: a}, {index: 1, host: a}, {index: 2, host: b}]\n", "GPU0, GPU1", id="two hosts"),
+    ],
+)  # fmt: skip
+def test_links_that_a_document_does_not_state_are_said_to_be_unknown(text: str, unknown: str) -> None:
+    topology = read_text(text)
+    assert topology.warnings == (f"links are unknown between some of {unknown}",)
+    assert from_document(to_document(topology)) == topology
+
+
+def test_a_document_that_says_all_has_no_warning() -> None:
+    """One GPU has no links; those between hosts are a network."""
+    assert read_text(HEAD + "gpus: [{index: 0}]\n").warnings == ()
+    assert read_text(HEAD + "gpus: [{index: 0, host: a}, {index: 1, host: b}]\n").warnings == ()
+
+
+@pytest.mark.parametrize("text", [HEAD + "gpus: [{index: 0}]\n", JSON % '"gpus": [{"index": 0}]'], ids=["YAML", "JSON"])
+def test_a_byte_order_mark_does_not_matter(text: str) -> None:
+    for data in (text.encode("utf-8-sig"), text.encode("utf-16"), codecs.BOM_UTF16_BE + text.encode("utf-16-be")):
+        assert read_bytes(data, name="x") == read_text(text)
+    assert read_text("\ufeff" + text) == read_text(text)
+
+
+def test_both_parsers_of_yaml_refuse_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyYAML may come without libyaml."""
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert read_text(HEAD + "gpus: [{index: 0, name: '1', numa: null}]\n").gpus == (Gpu(0, name="1"),)
+    for text in ('gpus: [{index: !!int ""}]', "gpus: !!bool foo", "gpus: &a []\nlinks: *a", "a: 1\na: 1", "a: [" * 40, "a: [", "\b"):
+        with pytest.raises(TopologyError, match=r"^x(:[23]:[0-9]+)?: the topology document cannot be parsed"):
+            read_text(HEAD + text, name="x")
 
 
 def test_another_schema_is_refused() -> None:

@@ -38,7 +38,7 @@ def test_a_fact_of_one_source_is_taken_and_two_that_differ_are_an_error(fact: st
 
 
 def test_every_fact_of_a_gpu_is_merged() -> None:
-    assert FACTS.keys() | {"index", "memory_used_mib"} == {field.name for field in dataclasses.fields(Gpu)}
+    assert FACTS.keys() | {"index", "memory_used_mib", "is_named"} == {field.name for field in dataclasses.fields(Gpu)}
 
 
 def test_used_memory_changes_with_time_so_the_first_source_counts() -> None:

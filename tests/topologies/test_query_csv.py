@@ -78,7 +78,7 @@ def test_without_a_header_only_what_the_cells_prove_is_taken(
         pytest.param(
             "index, name, temperature.gpu\n0, NVIDIA L4, [Unknown Error]\n", Gpu(0, name="NVIDIA L4"), "[Unknown Error]", id="error",
         ),
-        pytest.param("index, name\n1, NVIDIA L4\n", Gpu(0), "does not list GPU0", id="GPU absent"),
+        pytest.param("index, name\n1, NVIDIA L4\n", Gpu(0, is_named=False), "does not list GPU0", id="GPU absent"),
     ],
 )  # fmt: skip
 def test_what_is_odd_is_said(text: str, expected: Gpu, words: str) -> None:

@@ -115,15 +115,15 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: p
             return self._file.read(size)
 
     monkeypatch.setattr("builtins.open", lambda *a, **k: Watched(real_open(*a, **k)))
-    with pytest.raises(TopologyError, match=r"huge\.txt: larger than 16 MiB"):
+    with pytest.raises(TopologyError, match=r"huge\.txt: larger than 8 MiB"):
         load(str(huge))
     assert asked == [MAX_BYTES + 1]
 
 
 def test_too_large_data_and_texts_are_refused() -> None:
-    with pytest.raises(TopologyError, match="larger than 16 MiB"):
+    with pytest.raises(TopologyError, match="larger than 8 MiB"):
         read_bytes(b" " * (MAX_BYTES + 1), name="x")
-    with pytest.raises(TopologyError, match="larger than 16 MiB"):
+    with pytest.raises(TopologyError, match="larger than 8 MiB"):
         read_text(" " * (MAX_BYTES + 1))
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from topologies.document import to_document
 from topologies.errors import TopologyError
+from topologies.links import LinkKind, parse_code
 from topologies.read import read_text
 
 HEADER = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
@@ -139,3 +143,57 @@ def test_the_name_of_a_nic_that_the_text_ends_in_is_whole_or_unknown(end: str, n
     topology = read_text(f"{matrix}\nNIC Legend:\n\n  NIC0: mlx5_bond_0\n  NIC1: {end}")
     assert topology.nics == {"NIC0": "mlx5_bond_0", "NIC1": name}
     assert bool(topology.warnings) == (name is None)
+
+
+@pytest.mark.parametrize("code", ["NV١٢", "NV１２", "NV¹"])
+def test_only_ascii_digits_count_in_a_code(code: str) -> None:
+    topology = read_text(f"\tGPU0\tGPU1\nGPU0\t X \t{code}\nGPU1\t{code}\t X \n")
+    assert parse_code(topology.link(0, 1)) == (LinkKind.UNKNOWN, 0)
+    assert topology.warnings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("\tGPU٠\tGPU١\nGPU٠\t X \tNV4\nGPU١\tNV4\t X \n", id="label"),
+        pytest.param("index, name\n٠, NVIDIA L4\n", id="index"),
+        pytest.param("GPUs with an affinity with CPU ٣: 0\n", id="CPU"),
+        pytest.param("GPUs with an affinity with CPU 3: ٠\n", id="near"),
+    ],
+)
+def test_only_ascii_digits_count_in_an_index(text: str) -> None:
+    with pytest.raises(TopologyError):
+        read_text(text)
+
+
+def test_only_ascii_digits_count_in_a_memory_size_or_an_affinity() -> None:
+    topology = read_text("index, name, memory.total [MiB]\n0, NVIDIA L4, ٩ MiB\n")
+    assert topology.gpus[0].memory_mib is None
+    assert "'٩ MiB'" in topology.warnings[0]
+    assert read_text("\tGPU0\tCPU Affinity\nGPU0\t X \t٠-٣\n").gpus[0].cpu_affinity is None
+
+
+def named(text: str) -> list[int]:
+    return [gpu.index for gpu in read_text(text).gpus if gpu.is_named]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("GPU4 GPU5\nGPU4 X PIX\nGPU5 PIX X\n", [4, 5], id="high numbers"),
+        pytest.param("GPU0 GPU1 GPU2\nGPU0 X PIX SYS\nGPU1 PIX X SYS\n", [0, 1, 2], id="row cut"),
+        pytest.param("GPU0 X PIX\nGPU1 PIX X\n", [0, 1], id="header lost"),
+        pytest.param("GPU0 ... GPU3\nGPU0 X ... SYS\nGPU3 SYS ... X\n", [0, 3], id="columns left out"),
+        pytest.param("GPU1 GPU2\nGPU1 X OK\nGPU2 OK X\n", [1, 2], id="peer states"),
+        pytest.param("index, name\n2, NVIDIA L4\n3, NVIDIA L4\n", [2, 3], id="query"),
+        pytest.param("GPUs with an affinity with CPU 3: 1, 3\n", [1, 3], id="near a CPU"),
+        pytest.param("GPU1 GPU2\nGPU1 X PIX\nGPU2 PIX X\nindex, name\n0, NVIDIA L4\n2, NVIDIA L4\n", [0, 1, 2], id="two outputs"),
+        pytest.param("GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX X\nGPUs with an affinity with CPU 3: 1\n", [0, 1], id="matrix and CPU"),
+    ],
+)  # fmt: skip
+def test_gpus_that_no_source_names_are_marked(text: str, expected: list[int]) -> None:
+    """They stay in the list, because indices have no gaps, and in the document."""
+    assert named(text) == expected
+    document = to_document(read_text(text))
+    assert [gpu["index"] for gpu in document["gpus"] if gpu.get("is_named", True)] == expected
+    assert named(json.dumps(document)) == expected
