@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -27,22 +28,34 @@ def refuse_unwritable(path: Path, *, force: bool) -> None:
     Raises
     ------
     OutputError
-        If *path* is a folder, or exists and *force* is false, or no file can be made beside it.
+        If *path* is a folder or a device, or exists and *force* is false, or no file can be made beside it.
     """
-    _refuse_taken(path, force=force)
+    target = _target(path, force=force)
     try:
         # Permissions do not tell: a file system can be read-only, full, or no place for files.
-        with tempfile.TemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+        with tempfile.TemporaryFile(dir=target.parent, prefix=f".{target.name}."):
             pass
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _refuse_taken(path: Path, *, force: bool) -> None:
-    if path.is_dir():
+def _target(path: Path, *, force: bool) -> Path:
+    """Return the file that *path* means, a link followed to its end."""
+    try:
+        target = path.resolve()
+        mode = target.stat().st_mode if target.exists() else None
+    except (OSError, RuntimeError) as error:
+        # Too long a name; or links that lead to each other, which the path module reports in its own way.
+        raise OutputError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from error
+    if mode is None:
+        return target
+    if stat.S_ISDIR(mode):
         raise OutputError(f"{path} is a folder; name a file")
-    if path.exists() and not force:
+    if not stat.S_ISREG(mode):
+        raise OutputError(f"{path} is a device, a pipe or a socket, and would be replaced by a file; print to it with >")
+    if not force:
         raise OutputError(f"{path} exists; --force replaces it")
+    return target
 
 
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
@@ -52,11 +65,11 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
     Raises
     ------
     OutputError
-        If *path* exists and *force* is false, or the folder cannot be written.
+        If *path* exists and *force* is false, or is a folder or a device, or the folder cannot be written.
     """
-    _refuse_taken(path, force=force)
+    target = _target(path, force=force)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     try:
@@ -66,9 +79,9 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
         if force:
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         else:
-            os.link(temporary, path)    # fails if somebody made the file meanwhile
+            os.link(temporary, target)    # fails if somebody made the file meanwhile
             os.unlink(temporary)
     except FileExistsError as error:
         raise OutputError(f"{path} exists; --force replaces it") from error
@@ -97,7 +110,7 @@ def write_stdout(text: str) -> None:
     Raises
     ------
     OutputError
-        If standard output is closed.
+        If standard output is closed, or cannot take a character.
     ReaderGone
         If its reader has left.
     """
@@ -106,6 +119,10 @@ def write_stdout(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
+    except UnicodeEncodeError as error:
+        raise OutputError(
+            f"standard output takes {sys.stdout.encoding} only; use -o FILE, or set PYTHONIOENCODING=utf-8"
+        ) from error
     except BrokenPipeError:
         raise ReaderGone from None
     except OSError as error:

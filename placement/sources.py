@@ -7,6 +7,7 @@ When to modify: a new way to name a machine on the command line.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from topologies.model import Topology
 
 LIVE = "live"
 DEFAULT_MACHINE = "dgx-a100-80gb"
+
+ID = re.compile(r"[0-9]{1,4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ def visible_gpus(text: str | None, found: Found) -> tuple[int, ...] | None:
         text, option = os.environ.get("CUDA_VISIBLE_DEVICES"), "CUDA_VISIBLE_DEVICES"
     if text is None:
         return None
+    if not text.strip():
+        raise InputError(f"{option} is empty, which hides every GPU: name those that the job may see")
     ids: list[int] = []
     for entry in text.replace(" ", "").split(","):
         for index in _ids(entry, found.topology, option):
@@ -120,9 +125,9 @@ def visible_gpus(text: str | None, found: Found) -> tuple[int, ...] | None:
 def _ids(entry: str, topology: Topology, option: str) -> range | tuple[int, ...]:
     last = len(topology.gpus) - 1
     first, dash, second = entry.partition("-")
-    if entry.isascii() and entry.isdigit():
+    if ID.fullmatch(entry):
         chosen = range(int(entry), int(entry) + 1)
-    elif dash and first.isascii() and first.isdigit() and second.isascii() and second.isdigit():
+    elif dash and ID.fullmatch(first) and ID.fullmatch(second):
         chosen = range(int(first), int(second) + 1)
     elif entry.upper().startswith(("GPU-", "MIG-")):
         matches = tuple(g.index for g in topology.gpus if g.uuid and g.uuid.lower().startswith(entry.lower()))

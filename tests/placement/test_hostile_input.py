@@ -185,10 +185,10 @@ def test_a_job_of_any_size_is_refused_or_planned(text):
     tables = menu(instance)
     problem = lower(instance, tables).problem
     assert all(us < MAX_TIME_US for item in problem.items for slot in item.slots for option in slot for us in option.times)
-    for role in job.placed:
-        assert any(tables.priced[role.name, part, p] for part in parts(role) for p in range(len(tables.profiles))) or (
-            tables.refusals[role.name]
-        )
+    everyone = all(
+        any(tables.priced[role.name, part, p] for part in parts(role) for p in range(len(tables.profiles))) for role in job.placed
+    )
+    assert everyone or plan(instance).clash
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 
 import pytest
 
 from placement.errors import OutputError
-from placement.output import write_file
+from placement.output import refuse_unwritable, write_file, write_stdout
 
 
 def test_a_new_file_holds_the_text_and_nothing_else_is_left(tmp_path):
@@ -74,3 +75,37 @@ def test_a_full_disk_leaves_no_half_file(tmp_path, monkeypatch):
     with pytest.raises(OutputError, match="No space left"):
         write_file(tmp_path / "map.yaml", "x")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "map.yaml"
+    link.symlink_to(tmp_path / "there" / "map.yaml")
+    write_file(link, "one")
+    write_file(link, "two", force=True)
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "map.yaml").read_text() == "two"
+    assert os.listdir(tmp_path / "there") == ["map.yaml"]
+
+
+def test_a_device_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for write in (lambda: write_file(pipe, "x", force=True), lambda: refuse_unwritable(pipe, force=True)):
+        with pytest.raises(OutputError, match="device"):
+            write()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_name_that_cannot_be_is_refused_early(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for path in (loop, tmp_path / ("a" * 300)):
+        with pytest.raises(OutputError, match="cannot write"):
+            refuse_unwritable(path, force=False)
+
+
+def test_a_character_that_standard_output_cannot_take_is_no_traceback(monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    with pytest.raises(OutputError, match="PYTHONIOENCODING"):
+        write_stdout("–")
