@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from placement import checking
 from placement.assumptions import assumptions
-from placement.clash import clash
 from placement.errors import SolverBug
 from placement.inputs import inputs
 from placement.instance import Instance, Objective
@@ -165,6 +164,8 @@ def _no_plan(
         else:
             why = f"no plan found within {options.time_limit_s:g} s; try --time-limit"
         return Outcome(result.status, None, f"unknown: {why}", interrupted=result.interrupted)
+    from placement.clash import clash
+
     verdict = "infeasible: no plan obeys all the rules on this machine"
     try:
         return Outcome(result.status, None, verdict, clash(instance, tables, solve, deadline=deadline))

@@ -116,9 +116,7 @@ def blocks(machine: Machine, groups: Iterable[Sequence[int]]) -> Blocks:
     rings = [found for group in groups if len((found := ring(machine, group)).order) > 1]
     if len(rings) == 1:
         return Blocks(rings[0].gb_per_s, rings[0].nvlink)
-    between = ways(machine)
-    hops = [hop for r in rings for hop in between.hops(r.order)]
-    return Blocks(min(between.rates(hops), default=math.inf), all(r.nvlink for r in rings))
+    return Blocks(ways(machine).slowest(r.order for r in rings), all(r.nvlink for r in rings))
 
 
 def flows(machine: Machine, pairs: Iterable[tuple[int, int]]) -> tuple[float, ...]:

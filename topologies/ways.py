@@ -68,6 +68,13 @@ class Ways:
     def hops(self, order: Sequence[int]) -> list[Hop]:
         return [self.hop(a, b) for a, b in (*pairwise(order), (order[-1], order[0]))]
 
+    def slowest(self, rings: Iterable[Sequence[int]]) -> float:
+        """Return what the slowest hop of all *rings* gets when all run at once; inf when there is none."""
+        hops = [hop for order in rings for hop in self.hops(order)]
+        crossing = Counter(itertools.chain.from_iterable(hop.edges for hop in hops))
+        share = (self.capacity[edge] / count for edge, count in crossing.items())
+        return min((*share, *(hop.gb_per_s for hop in hops)), default=math.inf)
+
     def rates(self, hops: Sequence[Hop]) -> list[float]:
         """Return what each of *hops* gets when all run at once."""
         crossing = Counter(itertools.chain.from_iterable(hop.edges for hop in hops))
