@@ -50,7 +50,7 @@ CARDS = (
 )
 """Cards that stand in one machine; users do mix 40 and 80 GB."""
 
-MANY = 20
+MANY = 15
 """From so many GPUs × roles on, menus are as short as can be: trying everything takes the product of all of them."""
 
 MODELS = ("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B", "Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-3B")
@@ -234,7 +234,7 @@ def workloads(
     schedules = [Schedule.FULL, Schedule.NONE, *([Schedule.ASYNC] if ROLLOUT in beside else [])]
     batch = Batch(
         prompts=draw(st.sampled_from([64, 256])),
-        samples_per_prompt=draw(st.sampled_from([1, 4])),
+        samples_per_prompt=draw(st.sampled_from([1, 4] if CRITIC in beside else [2, 4])),   # GRPO compares samples
         prompt_tokens=256,
         response_mean_tokens=256,
         response_max_tokens=512,
@@ -324,16 +324,20 @@ def asked(
 
     *short* leaves a choice to one role only, *beside* names the roles beside the actor.
     """
+    matrix = draw(machines(gpus))
+    idle = [gpu.index for gpu in read_text(matrix).gpus if (gpu.memory_used_mib or 0) <= 2048]
+    visible = None
+    if draw(st.sampled_from([False, False, False, False, True])):
+        visible = tuple(sorted({draw(st.sampled_from(idle)), *draw(st.sets(st.integers(0, gpus - 1), min_size=2))}))
+    usable = [gpu for gpu in idle if visible is None or gpu in visible]
     workload = draw(workloads(roles, beside=beside, short=short or gpus * roles >= MANY))
     presets = PRESETS
     if draw(st.integers(0, 9)):
-        presets = tuple(preset for preset in PRESETS if _apart(workload, preset) <= gpus) or PRESETS
-    switches = draw(st.lists(st.sampled_from(SWITCHES), max_size=3, unique_by=lambda text: text.split("=")[0]))
-    visible = None
-    if draw(st.sampled_from([False, False, False, False, True])):
-        visible = tuple(sorted(draw(st.sets(st.integers(0, gpus - 1), min_size=min(2, gpus)))))
+        presets = tuple(preset for preset in PRESETS if _apart(workload, preset) <= len(usable)) or PRESETS
+    allowed = [switch for switch in SWITCHES if len(usable) > 4 or switch != "min_gpus=3"]
+    switches = draw(st.lists(st.sampled_from(allowed), max_size=3, unique_by=lambda text: text.split("=")[0]))
     return Asked(
-        matrix=draw(machines(gpus)),
+        matrix=matrix,
         workload=workload,
         rules=",".join([draw(st.sampled_from(presets)), *switches]),
         visible=visible,

@@ -20,15 +20,15 @@ from random_questions import PRESETS, Asked, asked, printed
 
 from placement.checking import problems
 from placement.instance import Instance, Objective
-from placement.lift import TERM_NAMES, lift
+from placement.lift import TERM_NAMES
 from placement.lower import lower
 from placement.menu import menu
-from placement.plans import Alternative, Comparison
+from placement.planner import plan
 from placement.workload import RoleName
 from solvers import check, cpsat, exhaustive
 from solvers.result import Options, Result, Status
 
-EXAMPLES = 30
+EXAMPLES = 20
 """Per number of GPUs and roles."""
 
 ORACLE_LIMIT_S = 120.0
@@ -68,50 +68,59 @@ def _status_of_both(instance: Instance) -> Status:
         return result.status
     assert check.violations(lowered.problem, result.answer) == []
     assert [proof.bound for proof in result.proofs] == [proof.value for proof in result.proofs]
-    unasked = Alternative(None, "not asked")
-    beside = Comparison(free=unasked, colocated=unasked)
-    found = lift(instance, tables, lowered, result, beside, verdict="", assumptions=(), inputs={})
+    found = plan(instance).plan
+    assert found is not None
+    assert [(TERM_NAMES[p.term], p.value, p.bound) for p in result.proofs] == [
+        (t.name, t.value, t.bound) for t in found.proof.objective_terms
+    ]
     assert problems(found, instance) == []
     return result.status
 
 
 def _assert_covered(compared: Compared, gpus: int, roles: int) -> None:
-    """What was compared had plans, whole machines of this size, and something irregular in it."""
+    """
+    Say that what was compared had plans, whole machines of this size, and something irregular in it.
+
+    Hypothesis varies what it has drawn, so that some twenty questions come in few kinds: how many of all have a plan is
+    counted below.
+    """
     feasible = [question for question, status in compared if status is Status.OPTIMAL]
     seen = Counter(trait for question in feasible for trait in _traits(question))
-    assert len(feasible) >= 0.6 * len(compared) >= 0.6 * EXAMPLES
-    assert seen[f"{gpus} usable"] >= 6
+    assert len(compared) >= EXAMPLES
+    assert len(feasible) >= EXAMPLES // 3
     assert seen[f"{roles} roles"] == len(feasible)
-    assert seen["mixed cards"] >= 3
+    assert seen[f"{gpus} usable"] >= 3
+    assert seen["mixed cards"] >= 1
     if gpus > 2:        # two GPUs see the same link
-        assert seen["irregular"] >= 10
+        assert seen["irregular"] >= 3
     if roles == 4:
-        assert seen["ref and reward"] >= 6
+        assert seen["ref and reward"] >= 3
 
 
-TINY = [(2, 1), (2, 2), (3, 1), (3, 2), (4, 1), (4, 2), (3, 3)]
+TINY = [(2, 1, 20), (2, 2, 40), (3, 1, 40), (3, 2, 60), (4, 1, 120), (4, 2, 60), (3, 3, 30)]
+"""GPUs, roles, examples: what sets of four GPUs the rules allow is the richest question, and one role asks it cheaply."""
 
 
-@pytest.mark.parametrize(("gpus", "roles"), TINY, ids=[f"{gpus} GPUs, {roles} roles" for gpus, roles in TINY])
-def test_no_table_lacks_a_better_plan(gpus: int, roles: int):
+@pytest.mark.parametrize(("gpus", "roles", "examples"), TINY, ids=[f"{gpus} GPUs, {roles} roles" for gpus, roles, _ in TINY])
+def test_no_table_lacks_a_better_plan(gpus: int, roles: int, examples: int):
     """What both solvers never see cannot divide them: so every plan is tried from the rules' own words."""
     compared: Compared = []
 
-    @settings(max_examples=max(EXAMPLES, settings().max_examples // len(TINY)))
+    @settings(max_examples=max(examples, settings().max_examples // len(TINY)))
     @given(asked(gpus=gpus, roles=roles, short=roles > 1))
     def agree(question: Asked) -> None:
         compared.append((question, _status_of_brute_force(question)))
 
     agree()
-    feasible = [question for question, status in compared if status is Status.OPTIMAL]
-    assert len(feasible) >= 0.6 * len(compared) >= 0.6 * EXAMPLES
+    assert len(compared) >= examples
+    assert len([status for _, status in compared if status is Status.OPTIMAL]) >= examples // 3
 
 
 def test_memory_that_is_free_only_beside_a_reward_model_is_used():
     """Where `reserve` asks for more than `reward_reserve`, sharing with the reward model makes room."""
     only_beside: list[bool] = []
 
-    @settings(max_examples=60)
+    @settings(max_examples=40)
     @given(asked(gpus=2, roles=2, short=True, beside=(RoleName.REWARD,)), st.integers(60, 90), st.integers(1, 30))
     def agree(question: Asked, reserve: int, beside: int) -> None:
         plain = dataclasses.replace(question, rules=f"free,reserve={reserve}%,reward_reserve=off", visible=None)
@@ -150,25 +159,29 @@ def _status_of_brute_force(question: Asked) -> Status:
     return result.status
 
 
-def _result(instance: Instance) -> Result:
+def _result(instance: Instance, *, first_term_only: bool = False) -> Result:
     tables = menu(instance)
     assert tables.is_complete
-    return cpsat.solve(lower(instance, tables).problem)
+    return cpsat.solve(lower(instance, tables).problem, Options(first_term_only=first_term_only))
 
 
 def test_the_questions_reach_every_kind_of_machine_and_rule():
-    """Whatever two solvers could disagree on, some question asks about it."""
+    """Whatever two solvers could disagree on, some question with a plan asks about it."""
+    has_plan: list[bool] = []
     seen: Counter[str] = Counter()
 
-    @settings(max_examples=300)
+    @settings(max_examples=200)
     @given(st.sampled_from(CELLS).flatmap(lambda cell: asked(gpus=cell[0], roles=cell[1])))
     def count(question: Asked) -> None:
-        seen.update(_traits(question))
+        has_plan.append(_result(question.instance, first_term_only=True).status is Status.OPTIMAL)
+        if has_plan[-1]:
+            seen.update(_traits(question))
 
     count()
+    assert sum(has_plan) >= 0.6 * len(has_plan)
     wanted = {"mixed cards", "mixed memory", "memory held", "some left out", "NICs", "unknown links", "NVLink", "no NVLink"}
     wanted |= {"separate rollout", "ref and reward", "reward function", "partial", "contiguity off", "reserve above reward's"}
-    wanted |= {*PRESETS, *(objective.value for objective in Objective), *(f"{roles} roles" for roles in (2, 3, 4))}
+    wanted |= {*PRESETS, *(objective.value for objective in Objective), "irregular"}
     assert {trait: seen[trait] for trait in sorted(wanted) if seen[trait] < 5} == {}
 
 
