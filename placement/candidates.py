@@ -105,7 +105,7 @@ class _Cutter:
         self.machine = machine
         self.tps = tps
         self.contiguity = contiguity
-        self._alone: dict[tuple[int, ...], float | None] = {}
+        self._alone: dict[tuple[int, ...], tuple[float, bool] | None] = {}
         self._closest = {tp: self._closest_domains(tp) for tp in tps}
 
     def orders(
@@ -142,16 +142,25 @@ class _Cutter:
         return offer
 
     def _cannot_be_beaten(self, gpus: tuple[int, ...], tp: int, offered: tuple[float, bool] | None) -> bool:
-        """Whether the offer meets an upper bound: no cut is faster than the slowest GPU's fastest block alone."""
-        best: dict[int, float] = {}
+        """
+        Whether the offer meets an upper bound.
+
+        No cut is faster than the slowest GPU's fastest block alone, and none is NVLink only if some GPU is in no such block.
+        """
+        fastest: dict[int, float] = {}
+        on_nvlink: set[int] = set()
         for block in itertools.combinations(gpus, tp):
-            speed = self._speed_alone(block)
-            if speed is not None:
+            alone = self._speed_alone(block)
+            if alone is not None:
                 for gpu in block:
-                    best[gpu] = max(best.get(gpu, 0.0), speed)
-        if len(best) < len(gpus):
+                    fastest[gpu] = max(fastest.get(gpu, 0.0), alone[0])
+                if alone[1]:
+                    on_nvlink.update(block)
+        if len(fastest) < len(gpus):
             return True     # some GPU is in no allowed block: no cut exists
-        return offered is not None and offered[0] >= min(best.values())
+        if offered is None:
+            return False
+        return offered[0] >= min(fastest.values()) and (offered[1] or len(on_nvlink) < len(gpus))
 
     def _cuts(self, gpus: tuple[int, ...], tp: int) -> Iterator[Blocks]:
         """Yield the cuts of *gpus* into allowed blocks; ids ascend in a block, blocks follow their smallest id."""
@@ -166,11 +175,12 @@ class _Cutter:
                 for cut in self._cuts(left, tp):
                     yield (block, *cut)
 
-    def _speed_alone(self, block: tuple[int, ...]) -> float | None:
-        """Return the ring of *block* when nothing else runs, GB/s; None when it is not allowed as a TP block."""
+    def _speed_alone(self, block: tuple[int, ...]) -> tuple[float, bool] | None:
+        """Return what *block* offers when nothing else runs; None when it is not allowed as a TP block."""
         if block not in self._alone:
             allowed = list(block) == sorted(block) and (not self.contiguity or self._is_contiguous(block))
-            self._alone[block] = bandwidth.ring(self.machine.wiring, block).gb_per_s if allowed else None
+            ring = bandwidth.ring(self.machine.wiring, block) if allowed else None
+            self._alone[block] = None if ring is None else (ring.gb_per_s, ring.nvlink)
         return self._alone[block]
 
     def _is_contiguous(self, block: tuple[int, ...]) -> bool:
@@ -200,7 +210,8 @@ def _unbeaten(plain: tuple[int, ...], offers: Mapping[tuple[int, ...], Offer]) -
 
 
 def _covers(a: Offer, b: Offer) -> bool:
-    return all(tp in a and a[tp] >= offered for tp, offered in b.items())
+    """Whether *a* is as good as *b* in every TP size; a slower NVLink can be better than a faster PCIe, as it starts sooner."""
+    return all(tp in a and a[tp][0] >= gb_per_s and a[tp][1] >= nvlink for tp, (gb_per_s, nvlink) in b.items())
 
 
 # ── what a group offers ─────────────────────────────────────────────────────────────────────────────────────────────────

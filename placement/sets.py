@@ -3,7 +3,8 @@ Which sets of GPUs may form a group: rules ``contiguity`` (b) and ``same_card``,
 
 GPUs that are *twins* can be exchanged without changing the machine. Where roles share all of their GPUs or none, any answer can be
 exchanged into one in which every group takes a run of consecutive twins, and the smallest ids are such an answer: so of each class of
-twins only runs are taken, and sixteen equal GPUs have 136 sets, not 65,535.
+twins only runs are taken, and sixteen equal GPUs have 136 sets, not 65,535. Rank orders follow ids (they ascend in a TP block), so a class
+holds neighbours only: between its ids there is no other GPU, and an exchange inside it leaves every order as it is.
 
 When to modify: a rule about *which GPUs may form a group* changes, or more GPUs should be looked at.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.machine import Machine
@@ -61,7 +62,7 @@ def sets(machine: Machine, rules: Rules, sizes: Iterable[int]) -> Sets:
     if sum(map(len, by_size.values())) > MAX_SETS:
         is_complete = False
         share = MAX_SETS // len(by_size)
-        by_size = {n: dict.fromkeys(sorted(_closest(found, machine)[:share])) for n, found in by_size.items()}
+        by_size = {n: dict.fromkeys(_some(found, machine, share)) for n, found in by_size.items()}
     return Sets(tuple(gpus for n in sorted(by_size) for gpus in sorted(by_size[n])), is_complete)
 
 
@@ -114,7 +115,11 @@ def contiguous(listed: Sequence[Gpus], machine: Machine, members: Gpus) -> list[
 
 
 def twin_classes(machine: Machine) -> tuple[Gpus, ...]:
-    """Return the usable GPUs in classes of which any two can be exchanged: same card, memory, domains, and ways to all others."""
+    """
+    Return the usable GPUs in classes of neighbours of which any two can be exchanged.
+
+    They have the same card, memory and domains, and the same ways to all others.
+    """
     between = ways(machine.wiring)
     # Two GPUs that are alone in their domains are as exchangeable as two of one domain.
     home = {
@@ -129,10 +134,8 @@ def twin_classes(machine: Machine) -> tuple[Gpus, ...]:
 
     classes: list[list[int]] = []
     for g in machine.usable:
-        for twins in classes:
-            if all(are_twins(g, other) for other in twins):
-                twins.append(g)
-                break
+        if classes and all(are_twins(g, other) for other in classes[-1]):
+            classes[-1].append(g)
         else:
             classes.append([g])
     return tuple(tuple(twins) for twins in classes)
@@ -157,12 +160,29 @@ def _runs_of_neighbours(machine: Machine, members: Gpus, size: int) -> Iterator[
         yield tuple(sorted(line[start : start + size]))
 
 
-def _closest(found: Iterable[Gpus], machine: Machine) -> list[Gpus]:
-    """Return *found*, sets over few domains first."""
-    masks = [[sum(1 << g for g in domain) for domain in level] for _, level in machine.levels]
+def _some(found: Mapping[Gpus, None], machine: Machine, count: int) -> list[Gpus]:
+    """
+    Return *count* of *found*, which have one size: runs of neighbours, and sets over few domains.
 
-    def torn(gpus: Gpus) -> list[int]:
-        bits = sum(1 << g for g in gpus)
-        return [sum(1 for mask in level if mask & bits) for level in masks]
+    Of sets over equally many domains some are taken from everywhere: groups that stand side by side must have no GPU in common.
+    """
+    if len(found) <= count:
+        return list(found)
+    size = len(next(iter(found)))
+    members = sorted({g for gpus in found for g in gpus})
+    chosen = dict.fromkeys(gpus for gpus in _runs_of_neighbours(machine, tuple(members), size) if gpus in found)
+    ranked: dict[tuple[int, ...], list[Gpus]] = {}
+    for gpus in found:
+        ranked.setdefault(_torn(gpus, machine), []).append(gpus)
+    for _, equal in sorted(ranked.items()):
+        left = count - len(chosen)
+        if left <= 0:
+            break
+        step = max(len(equal) / left, 1.0)
+        chosen.update(dict.fromkeys(equal[int(k * step)] for k in range(min(left, len(equal)))))
+    return list(chosen)
 
-    return sorted(found, key=lambda gpus: (torn(gpus), gpus))
+
+def _torn(gpus: Gpus, machine: Machine) -> tuple[int, ...]:
+    """Return how many domains *gpus* touch, level by level."""
+    return tuple(sum(1 for domain in level if not set(domain).isdisjoint(gpus)) for _, level in machine.levels)

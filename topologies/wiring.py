@@ -203,8 +203,8 @@ class _Builder:
 
     def _root_ports(self, gpus: Iterable[int]) -> list[Link]:
         """Return one port for each switch or lone GPU among *gpus* that hangs from the root complex."""
-        leaders = {g: min(_gpus(members)) for members in self.nest.clusters[PXB] for g in _gpus(members)}
-        return [self._port(g) for g in sorted({leaders[g] for g in gpus})]
+        below = {_gpus(members) for members in self.nest.clusters[PXB]} - {()}
+        return [max(map(self._port, switch), key=_rate) for switch in sorted(below) if set(switch) <= set(gpus)]
 
     def _label(self, node: Device, gpus: tuple[int, ...]) -> str:
         if node[0] != "numa":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from conftest_placement import machine
+from conftest_placement import actor, ask, critic, job, machine, rollout
 
 import placement
 from placement import sets as listed
@@ -13,6 +13,7 @@ from placement.machine import Machine, resolve
 from placement.planner import plan
 from placement.rules import Rules, parse_rules
 from placement.sets import card_classes, contiguous, sets, twin_classes
+from placement.workload import Engine, LayoutMenu
 from topologies.domains import Level
 from topologies.model import Topology
 
@@ -116,3 +117,31 @@ def test_classes_of_cards_overlap_where_capacities_are_close():
     memory = (45634, 47200, 48600, 49140)
     gpus = tuple(gpu.replace(memory_mib=mib) for gpu, mib in zip(cards.gpus, memory, strict=True))
     assert card_classes(resolve(cards.replace(gpus=gpus), Rules())) == ((0, 1), (1, 2, 3))
+
+
+def test_twins_that_are_no_neighbours_are_not_exchanged():
+    """
+    Ids ascend in a TP block, so smaller blocks inside it are other pairs after an exchange.
+
+        2 ═ 3 (NV1)   0 1 4 5 are alike: PHB to 2 and 3, SYS to each other
+    """
+    links = {(2, 3): "NV1"} | {(min(a, b), max(a, b)): "PHB" for a in (0, 1, 4, 5) for b in (2, 3)}
+    topology = machine(links, 6, "v100-32gb")
+    assert twin_classes(resolve(topology, FREE)) == ((0, 1), (2, 3), (4, 5))
+    four = actor(gpu_menu=(4,), layout=LayoutMenu(tp=(4,)), rollout=rollout(2), engine=Engine.MEGATRON)
+    work = job(four, critic(gpu_menu=(2,)))
+    rules = "free,contiguity=off"
+    pools, any_sets = (plan(ask(topology, work, text)).plan for text in (rules, f"{rules},sharing=partial"))
+    assert pools.proof.objective == any_sets.proof.objective
+    assert pools.device_map == any_sets.device_map
+
+
+def test_of_too_many_sets_some_are_taken_from_everywhere(monkeypatch):
+    """Groups that stand side by side have no GPU in common: both halves of the machine are there."""
+    monkeypatch.setattr(listed, "MAX_SETS", 120)
+    found = sets(resolve(unlike(12), FREE), FREE, range(1, 13))
+    assert not found.is_complete
+    for size in range(1, 7):
+        of_size = [set(gpus) for gpus in found.listed if len(gpus) == size]
+        assert any(a.isdisjoint(b) for a in of_size for b in of_size)
+        assert set.union(*of_size) == set(range(12))

@@ -180,3 +180,13 @@ def test_cards_stand_on_the_graph(draw):
     graph = machine_graph(draw("X SYS\nSYS X", "a100-40gb a100-80gb"))
     assert graph.graph["cards"] == (find_card("a100-40gb"), find_card("a100-80gb"))
     assert machine_graph(draw("X")).graph["cards"] == (None,)
+
+
+def test_a_root_complex_carries_what_the_fastest_card_of_each_switch_does(draw):
+    """Whatever ids the cards have: the numbering is no fact about the machine."""
+    links = "X PIX NODE\nPIX X NODE\nNODE NODE X"
+    rates = set()
+    for cards in ("v100-pcie-32gb h100-pcie v100-pcie-32gb", "h100-pcie v100-pcie-32gb v100-pcie-32gb"):
+        edges = machine_graph(draw(links, cards, numa="0 0 0")).edges(data=True)
+        rates |= {data["gb_per_s"] for a, b, data in edges if {a, b} == {("root", 0), ("numa", 0)}}
+    assert len(rates) <= 1
