@@ -197,7 +197,7 @@ def _unusable(topology: Topology, rules: Rules, visible: Sequence[int] | None) -
         if not gpu.is_named:
             reasons[gpu.index] = "no source names it"
         elif visible is not None and gpu.index not in visible:
-            reasons[gpu.index] = "hidden by CUDA_VISIBLE_DEVICES"
+            reasons[gpu.index] = "hidden by --visible or CUDA_VISIBLE_DEVICES"
         elif rules.busy_mib is not None and used > rules.busy_mib:
             reasons[gpu.index] = f"other processes hold {used} MiB of it (rule busy: {rules.busy_mib} MiB)"
     return reasons

@@ -87,7 +87,7 @@ def need(question: Instance, tables: Menu, role: Role, problem: Problem) -> Need
     if alone:
         best = min(alone, key=lambda a: (a.missing_mib, a))
         where = f"on {gpus(best.gpus)} {role.name} needs at least {_gib_up(best.mib)} on each"
-        return Need(f"{where}, and the tightest of them leaves {_gib_down(best.room_mib)}", counts=False)
+        return Need(f"{where}, and the tightest of them has {_gib_down(best.room_mib)}", counts=False)
     wanted = sizes(role, len(question.machine.usable))
     offered = {hardware.gpus for hardware in tables.profiles}
     obstacles = [o for n in wanted if n in offered and (o := _of_size(question, tables, role, n)) is not None]
@@ -106,7 +106,7 @@ def supply(question: Instance, *, more: bool) -> str:
     if _gib_down(rooms[-1]) != amount:
         amount = f"{amount.removesuffix(' GiB')} to {_gib_down(rooms[-1])}"
     each = "" if len(rooms) == 1 else " on each"
-    return f"{gpus(len(rooms))} can be used{included}, with {amount} for a plan{each}"
+    return f"{gpus(len(rooms))} can be used{included}, with {amount}{each}"
 
 
 def gpus(count: int) -> str:
@@ -170,7 +170,7 @@ def _obstacle(question: Instance, tables: Menu, role: Role, part: Part, hardware
         _Kind.MEMORY,
         mib,
         f"on {gpus(hardware.gpus)} {role.name} needs at least {_gib_up(mib)} on each ({when}), "
-        f"the roomiest GPU leaves {_gib_down(room)}",
+        f"the roomiest GPU has {_gib_down(room)}",
     )
 
 

@@ -33,7 +33,7 @@ def refuse_unwritable(path: Path, *, force: bool) -> None:
     target = _target(path, force=force)
     try:
         # Permissions do not tell: a file system can be read-only, full, or no place for files.
-        with tempfile.TemporaryFile(dir=target.parent, prefix=f".{target.name}."):
+        with tempfile.TemporaryFile(dir=target.parent, prefix=".placement."):
             pass
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
@@ -69,7 +69,7 @@ def write_file(path: Path, text: str, *, force: bool = False) -> None:
     """
     target = _target(path, force=force)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".placement.")
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     try:

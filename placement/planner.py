@@ -7,12 +7,12 @@ When to modify: the order of these steps changes.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from placement import checking
 from placement.assumptions import assumptions
-from placement.errors import SolverBug
+from placement.errors import InputError, SolverBug
 from placement.inputs import inputs
 from placement.instance import Instance, Objective
 from placement.lift import lift
@@ -68,15 +68,21 @@ def plan(instance: Instance, *, solver: SolverName = SolverName.CPSAT, options: 
 
     Raises
     ------
+    InputError
+        If *instance* is none, or there is no such solver.
     SolverBug
         If an answer breaks a rule or costs something else than its solver says.
     """
+    if not isinstance(instance, Instance):
+        raise InputError(f"plan takes what make_instance(topology, workload, rules) returns, not a {type(instance).__name__}")
+    solver = _solver_name(solver)
     options = options or Options()
     deadline = time.monotonic() + options.time_limit_s
     solve = load_solver(solver)
     tables = menu(instance)
     lowered = lower(instance, tables)
-    found = verified(lowered, solve(lowered.problem, options))
+    left = max(deadline - time.monotonic(), 0.0)
+    found = verified(lowered, solve(lowered.problem, replace(options, time_limit_s=left)))
     result = proven_for(instance, tables, found, solve, options, deadline)
     if result.answer is None:
         return _no_plan(instance, tables, found, result, solve, options, deadline)
@@ -101,6 +107,13 @@ def plan(instance: Instance, *, solver: SolverName = SolverName.CPSAT, options: 
     if wrong:
         raise SolverBug(f"the plan is not what was asked for ({wrong[0]}); please report this with your inputs")
     return Outcome(result.status, answer, verdict, interrupted=interrupted)
+
+
+def _solver_name(name: str) -> SolverName:
+    try:
+        return SolverName(name)
+    except ValueError:
+        raise InputError(f"there is no solver {name!r}: there are {', '.join(SolverName)}") from None
 
 
 def load_solver(name: SolverName) -> Solve:

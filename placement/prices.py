@@ -16,7 +16,7 @@ from placement.lower import Lowered, lower
 from placement.menu import Menu, menu
 from placement.plans import Alternative, Comparison
 from placement.proving import proven_for, verified
-from placement.rules import Relation
+from placement.rules import Relation, Rules
 from solvers.problem import Term
 from solvers.result import Options, Result, Solve, Status, TermProof
 
@@ -41,11 +41,12 @@ def comparison(instance: Instance, tables: Menu, result: Result, solve: Solve, o
     whole = [instance.machine.usable]
     together = instance.replace(rules=instance.rules.with_preset("colocate"), objective=Objective.STEP)
     colocated = _alternative(together, lambda: menu(together, groups=whole), solve, options, deadline)
-    lifted = instance.rules.of_choice
+    relaxed_rules = lifted_rules(instance)
+    lifted = tuple(name for name in instance.rules.of_choice if name not in relaxed_rules.of_choice)
     if not lifted:
         free = Alternative(None, "no rule of choice is on")
     else:
-        relaxed = instance.replace(rules=instance.rules.lifted())
+        relaxed = instance.replace(rules=relaxed_rules)
         known = None
         if instance.objective is Objective.STEP:
             # Both plans obey what is left when the rules are lifted: only a shorter step is news.
@@ -53,6 +54,14 @@ def comparison(instance: Instance, tables: Menu, result: Result, solve: Solve, o
             known = min(step for step in steps if step is not None)
         free = _alternative(relaxed, lambda: menu(relaxed, known=tables), solve, options, deadline, known=known)
     return Comparison(free, colocated, lifted, _why_not(instance, result, colocated))
+
+
+def lifted_rules(instance: Instance) -> Rules:
+    """Return the rules with those of choice lifted, but for a reward_reserve that asks for less than reserve: that makes room."""
+    machine, percent, lifted = instance.machine, instance.rules.reward_reserve_percent, instance.rules.lifted()
+    beside = () if percent is None else machine.room_beside_reward_mib(percent)
+    makes_room = any(more > alone for more, alone in zip(beside, machine.room_mib, strict=False))
+    return replace(lifted, reward_reserve_percent=percent) if makes_room else lifted
 
 
 def not_compared(why: str) -> Comparison:
@@ -108,10 +117,12 @@ def _why_not(instance: Instance, result: Result, colocated: Alternative) -> str:
     if colocated.step_us is None or colocated.step_us >= max(star.value, chosen):
         return ""
     roles = [role.name for role in instance.workload.placed]
-    if any(instance.rules.relation(a, b) is Relation.APART for a, b in itertools.combinations(roles, 2)):
-        return "rule isolation forbids it"
+    is_apart = any(instance.rules.relation(a, b) is Relation.APART for a, b in itertools.combinations(roles, 2))
     if instance.objective is not Objective.STEP:
-        return f"the rules forbid it, or the objective, {instance.objective}, which comes before time"
+        objective = f"the objective, {instance.objective}, comes before time"
+        return f"rule isolation forbids it, and {objective}" if is_apart else objective
+    if is_apart:
+        return "rule isolation forbids it"
     if colocated.step_us < star.bound:
         return "the rules forbid it"
     if colocated.step_us < star.value:

@@ -7,11 +7,11 @@ When to modify: a rule is added (its statement belongs here), or a statement is 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from placement.instance import Instance
-from placement.machine import resolve
+from placement.machine import id_ranges, resolve
 from placement.needs import gpus
 from placement.rule_values import Reserve
 from placement.rules import Relation
@@ -70,8 +70,9 @@ def statements(instance: Instance) -> Iterator[Statement]:
         yield Statement(
             "engines and precisions must be ones that the cards can run (rule supported)", _rules(supported=False)
         )
-    for gpu, why in machine.unusable.items():
-        yield Statement(f"GPU {gpu} is not used: {why}", _with_gpu(gpu))
+    for why, left_out in _by_reason(machine.unusable).items():
+        verb = "are" if len(left_out) > 1 else "is"
+        yield Statement(f"GPU {id_ranges(left_out)} {verb} not used: {why}", _with_gpus(left_out))
     for name, least in rules.min_gpus.items():
         yield Statement(f"{name} gets at least {gpus(least)} (rule min_gpus)", _rules(critic_min_gpus=1))
     for role in roles:
@@ -100,12 +101,20 @@ def _resolved(**changes: object) -> Change:
     return change
 
 
-def _with_gpu(index: int) -> Change:
-    """Make one GPU usable that is hidden or busy."""
+def _by_reason(unusable: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
+    """Return the GPUs that are left out for the same reason together."""
+    found: dict[str, tuple[int, ...]] = {}
+    for gpu, why in unusable.items():
+        found[why] = (*found.get(why, ()), gpu)
+    return found
+
+
+def _with_gpus(indices: tuple[int, ...]) -> Change:
+    """Make GPUs usable that are hidden or busy."""
 
     def change(i: Instance) -> Instance:
-        freed = tuple(g.replace(memory_used_mib=0) if g.index == index else g for g in i.machine.topology.gpus)
-        visible = None if i.visible is None else tuple(sorted({*i.visible, index}))
+        freed = tuple(g.replace(memory_used_mib=0) if g.index in indices else g for g in i.machine.topology.gpus)
+        visible = None if i.visible is None else tuple(sorted({*i.visible, *indices}))
         topology = i.machine.topology.replace(gpus=freed)
         return i.replace(machine=resolve(topology, i.rules, visible=visible), visible=visible)
 

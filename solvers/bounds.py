@@ -45,6 +45,8 @@ def unproven(
     order = entries(problem, first_term_only=first_term_only)
     bounds = lower_bounds(problem)
     star = next((p.bound for p in proofs if p.term is Term.STEP), bounds[Term.STEP])
+    if order[len(proofs) : len(proofs) + 1] == [Term.STEP]:
+        star = max(star, (known or {}).get(Term.STEP, 0))      # what bounds T* bounds every step
     bounds[Term.STEP] = max(star, bounds[Term.STEP])
     values = check.terms(problem, answer)
     missing = []

@@ -37,6 +37,7 @@ def main() -> NoReturn:
         if not interrupts.count:
             raise
         code = _say("interrupted", EXIT_INTERRUPTED)
+    interrupts.ignore()
     sys.exit(code)
 
 
@@ -59,6 +60,9 @@ def run() -> int:
         return _say(f"internal error: {error}", EXIT_BUG)
     except (PlacementError, TopologyError) as error:
         return _say(f"error: {error}", EXIT_INPUT)
+    except OSError as error:
+        # Help is printed by typer, which does not mind a full disk.
+        return _say(f"error: cannot write: {error.strerror or error}", EXIT_INPUT)
     except Exception as error:
         return _usage(error)
     if code == EXIT_INTERRUPTED:

@@ -27,6 +27,11 @@ class Interrupts:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._asked)
 
+    def ignore(self) -> None:
+        """From now on only the exit code is left to give, and one more SIGINT must not change it."""
+        if self.count:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
     def _asked(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         if self.count >= AT_ONCE:

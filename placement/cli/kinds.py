@@ -16,7 +16,7 @@ from placement.errors import InputError
 from topologies.catalog import machine_names
 
 _HEAD_BYTES = 1 << 16
-_SCHEMA = re.compile(r"""^[\s{]*["']?schema["']?:\s*["']?placement/([a-z-]+)/v\d""", re.MULTILINE)
+_SCHEMA = re.compile(r"""^[ \t{]*["']?schema["']?:[ \t]*["']?placement/([a-z-]+)/v\d""", re.MULTILINE)
 _KINDS = {
     "device-map": ("a device map, which `placement plan` writes", None),
     "topology": ("a topology", "--topology"),

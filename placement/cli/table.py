@@ -182,25 +182,34 @@ def _against(plan: Plan) -> Text:
     why = f": {compare.why_not_colocated}" if compare.why_not_colocated else ""
     lines = [f"trivial plan (every role on all GPUs, in turns): {_beside(step, compare.colocated)}{why}"]
     if compare.lifted:
-        lines.append(f"without the rules ({', '.join(compare.lifted)}): {_beside(step, compare.free)}")
+        free, star = compare.free, plan.proof.objective
+        says = free.note if free.step_us is None else f"{_said(free)}, against {seconds(star)} with them"
+        lines.append(f"shortest step without the rules ({', '.join(compare.lifted)}): {says}")
     return Text("\n".join(lines))
 
 
 def _beside(step: int, other: Alternative) -> str:
     if other.step_us is None:
         return other.note
-    first = f"{seconds(other.step_us)} ({other.note})" if other.note != PROVEN else seconds(other.step_us)
+    first = _said(other)
     ratio = other.step_us / step - 1
     if abs(ratio) < 0.0005:
         return f"{first}, as long as ours"
     return f"{first}, {100 * abs(ratio):.1f} % {'longer' if ratio > 0 else 'shorter'} than ours"
 
 
+def _said(other: Alternative) -> str:
+    assert other.step_us is not None
+    return seconds(other.step_us) if other.note == PROVEN else f"{seconds(other.step_us)} ({other.note})"
+
+
 def _proof(plan: Plan) -> str:
     proof = plan.proof
+    first = proof.objective_terms[0]
     star = next(t for t in proof.objective_terms if t.name == "step_us")
     if star.bound == star.value:
-        known = f"no step is shorter than {seconds(star.value)} (gap 0 %)"
+        given = "" if first is star else f" with {first.name} at its optimum of {first.value}"
+        known = f"no step{given} is shorter than {seconds_down(star.value)} (gap 0 %)"
     else:
         known = f"shortest step found {seconds(star.value)}, none is below {seconds_down(star.bound)} (gap {100 * proof.gap:.1f} %)"
     unproven = [t.name for t in proof.objective_terms if t.value != t.bound]

@@ -258,3 +258,18 @@ def test_a_card_that_nobody_knows_is_named_with_all_its_gpus_and_the_nearest_car
     links = "\n".join(f"GPU{i}\t" + "\t".join("X" if i == j else "SYS" for j in range(len(names))) for i in range(len(names)))
     (tmp_path / "topo.txt").write_text("\t" + "\t".join(f"GPU{i}" for i in range(len(names))) + "\n" + links + "\n")
     assert refused(placement("plan", "--topology", "topo.txt+gpus.csv"), *words)
+
+
+@pytest.mark.parametrize("command", ["topology", "plan --topology"])
+def test_a_file_of_blank_lines_is_refused_fast(placement, tmp_path, command):
+    """Looking at what kind of file it is must not start anew at every line."""
+    (tmp_path / "blank.txt").write_text("hello\n" + "\n" * 60_000)
+    assert placement(*command.split(), "blank.txt").returncode == 2
+
+
+def test_help_to_a_full_disk(placement, tmp_path):
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "placement", "--help"]
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert process.returncode == 2
+    assert "Traceback" not in process.stderr

@@ -126,6 +126,24 @@ def test_after_the_proof_the_plan_is_shown(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_one_more_when_all_is_said_does_not_change_the_exit_code(tmp_path):
+    """While Python ends, it puts its own answer to SIGINT back: a death by signal."""
+    script = """
+import atexit, time, placement.planner as planner
+def menu(*a, **k):
+    print("ready", flush=True); time.sleep(60)
+planner.menu = menu
+atexit.register(time.sleep, 0.5)
+"""
+    process = start(script, "--topology", "dgx-h100", cwd=tmp_path)
+    assert process.stdout.readline() == "ready\n"
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+
+
 def test_three_times_is_at_once(tmp_path):
     """Even where nobody reacts to the first."""
     script = """

@@ -94,14 +94,14 @@ def test_gpus_that_are_left_out_are_named_with_the_reason():
     plan, question = planned(machine(8, used={5: 31000}), visible=[0, 1, 2, 4, 5, 6, 7])
     said = notices(plan, question)
     assert said == (
-        "GPU 3 is left out: hidden by CUDA_VISIBLE_DEVICES",
+        "GPU 3 is left out: hidden by --visible or CUDA_VISIBLE_DEVICES",
         "GPU 5 is left out: other processes hold 31000 MiB of it (rule busy: 2048 MiB)",
     )
     assert set(said) <= set(plan.estimate.assumptions)
 
 
 def test_hidden_gpus_are_one_line():
-    assert notices(*planned(machine(8), visible=[4, 5, 6, 7])) == ("GPU 0-3 are left out: hidden by CUDA_VISIBLE_DEVICES",)
+    assert notices(*planned(machine(8), visible=[4, 5, 6, 7])) == ("GPU 0-3 are left out: hidden by --visible or CUDA_VISIBLE_DEVICES",)
 
 
 def test_a_plan_without_anything_to_say_says_nothing():
@@ -138,7 +138,7 @@ def test_sequences_beyond_what_a_model_takes_are_said(longest, is_said):
 def test_notices_stand_between_memory_and_stages_and_are_not_in_the_way_of_the_map(placement, tmp_path):
     process = placement("plan", "--topology", "dgx-a100-80gb", "--workload", "ppo-0.5b", "--visible", "0-5")
     lines = process.stderr.splitlines()
-    notice = lines.index("GPU 6-7 are left out: hidden by CUDA_VISIBLE_DEVICES")
+    notice = lines.index("GPU 6-7 are left out: hidden by --visible or CUDA_VISIBLE_DEVICES")
     assert next(k for k, line in enumerate(lines) if line.startswith("GPU  memory")) < notice
     assert notice < next(k for k, line in enumerate(lines) if line.startswith("stage"))
     assert process.stdout.startswith("schema:")
@@ -147,4 +147,4 @@ def test_notices_stand_between_memory_and_stages_and_are_not_in_the_way_of_the_m
 def test_they_are_said_also_when_there_is_no_plan(placement):
     process = placement("plan", "--topology", "dgx-a100-80gb", "--workload", "ppo-7b", "--visible", "0")
     assert process.returncode == 1
-    assert "GPU 1-7 are left out: hidden by CUDA_VISIBLE_DEVICES" in process.stderr
+    assert "GPU 1-7 are left out: hidden by --visible or CUDA_VISIBLE_DEVICES" in process.stderr

@@ -182,7 +182,7 @@ def test_no_line_is_said_twice_and_a_role_without_a_size_is_no_line():
             machine("NV12", 2, "rtx4090"),
             job(actor()),
             "guide,reserve=23GiB",
-            ["23 GiB of every GPU stays free (rule reserve)", "the roomiest GPU leaves 0."],
+            ["23 GiB of every GPU stays free (rule reserve)", "the roomiest GPU has 0."],
             id="reserve",
         ),
     ],
@@ -200,7 +200,7 @@ def test_words(topology, work, rules, words):
         ("dgx-1-p100", "ppo-7b", ["compute capability 7.0", "rule supported"], ["rule reserve"]),
         ("dgx-1-p100", "grpo-32b", ["on 8 GPUs"], ["7 GPUs", "cannot be cut"]),
         ("a6000-4", "ppo-70b", ["on 4 GPUs"], ["cannot be cut"]),
-        ("a100-pcie-mixed-8", "ppo-70b", ["on 8 GPUs actor needs", "tightest of them leaves 39.0 GiB"], ["cannot be cut"]),
+        ("a100-pcie-mixed-8", "ppo-70b", ["on 8 GPUs actor needs", "tightest of them has 39.0 GiB"], ["cannot be cut"]),
         ("a100-1", "grpo-7b", ["at least 2 GPUs", "1 GPU can be used"], []),
     ],
 )
@@ -212,7 +212,7 @@ def test_shipped_machines_that_are_too_small(topology, workload, words, never):
 
 def test_a_hidden_gpu_is_named_with_its_reason():
     outcome = plan(ask(machine("NV12", 2), job(actor(gpu_menu=(2,))), visible=[0]))
-    assert "GPU 1 is not used: hidden by CUDA_VISIBLE_DEVICES" in outcome.clash
+    assert "GPU 1 is not used: hidden by --visible or CUDA_VISIBLE_DEVICES" in outcome.clash
 
 
 def test_hidden_gpus_that_would_not_help_are_counted_in():

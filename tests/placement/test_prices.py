@@ -6,6 +6,7 @@ import pytest
 from conftest_placement import actor, ask, critic, job, machine, ref, reward, two_switches
 
 from placement import planner, prices
+from placement.instance import Objective
 from placement.planner import SolverName, plan
 from placement.plans import Alternative, Comparison
 from placement.prices import price, seconds, seconds_down
@@ -126,3 +127,12 @@ def test_no_time_is_left_to_compare():
     result = Result(Status.FEASIBLE, Answer((), ()), (TermProof(Term.STEP, 5, 1),))
     compare = prices.comparison(question, planner.menu(question), result, lambda *_: None, Options(), deadline=0.0)
     assert compare.free.note == compare.colocated.note == prices.NO_TIME
+
+
+def test_a_reserve_above_the_reward_models_own_is_no_dearer_without_rules():
+    """Where `reward_reserve` asks for less than `reserve` it makes room: lifted with the rest, it would make plans worse."""
+    question = ask(machine("NV12", 3), job(actor(), ref(), reward()), "colocate,reserve=60%", objective=Objective.MEMORY)
+    outcome = plan(question)
+    assert outcome.status is Status.OPTIMAL
+    first = outcome.plan.proof.objective_terms[0].value
+    assert outcome.plan.comparison.free.first_term <= first
