@@ -35,7 +35,8 @@ def machine_text(name: str) -> str:
     """
     names = machine_names()
     if name not in names:
-        close = difflib.get_close_matches(name[:80], names, n=3)
+        begun = [known for known in names if name and known.startswith(name.lower())]
+        close = begun[:3] or difflib.get_close_matches(name[:80], names, n=3)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         raise TopologyError(
             f"there is no shipped machine {name!r} (`placement catalog machines` lists them){hint}"
