@@ -4,7 +4,7 @@ Draw the pictures of the documentation, ``docs/img/*.svg``.
     python docs/make_pictures.py            write them
     python docs/make_pictures.py --check    draw all, and fail if one differs from what is written
 
-On a single host the roles stand where `placement plan` puts them; the cluster shows what a drawing of several hosts looks like.
+The roles stand where `placement plan` puts them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,8 @@ from placement.instance import make_instance
 from placement.planner import plan
 from placement.rules import parse_rules
 from topologies import sources
-from topologies.model import Topology
 
 FOLDER = Path(__file__).with_name("img")
-
-def several(host: Topology, count: int) -> Topology:
-    """Return *count* hosts like *host*."""
-    size = len(host.gpus)
-    return host.replace(
-        gpus=tuple(
-            gpu.replace(index=gpu.index + k * size, host=f"node{k}")
-            for k in range(count)
-            for gpu in host.gpus
-        ),
-        links={
-            (i + k * size, j + k * size): code for k in range(count) for (i, j), code in host.links.items()
-        },
-        gpu_nic={i + k * size: nics for k in range(count) for i, nics in host.gpu_nic.items()},
-    )
-
 
 def planned(machine: str, workload: str, title: str) -> str:
     """Return the plan of a shipped workload on a shipped machine as a picture."""
@@ -53,11 +36,6 @@ def pictures() -> dict[str, str]:
         "dgx-1.svg": planned("dgx-1-v100", "ppo-1.5b", "PPO, 1.5B, on a DGX-1: one pool on each mesh of four"),
         "mixed.svg": planned("a100-pcie-mixed-8", "ppo-7b", "PPO, 7B, on A100 of 40 and 80 GB: no role mixes them"),
         "l40s.svg": planned("l40s-8", "ppo-7b", "PPO, 7B, on eight L40S without NVLink"),
-        "cluster.svg": draw(
-            several(sources.load("dgx-h100"), 4),
-            roles={"actor": range(16), "rollout": range(16, 32), "ref": range(16)},
-            title="GRPO on four DGX H100: generation on hosts of its own",
-        ),
     }
 
 

@@ -15,7 +15,7 @@ from typing import Self
 from placement.constants import Constants, constants
 from placement.errors import InputError
 from placement.machine import Machine, resolve
-from placement.rules import Rules
+from placement.rules import Rules, parse_rules
 from placement.workload import Workload
 from topologies.model import Topology
 
@@ -63,7 +63,7 @@ class Instance:
 def make_instance(
     topology: Topology,
     workload: Workload,
-    rules: Rules,
+    rules: Rules | None = None,
     *,
     visible: Sequence[int] | None = None,
     objective: Objective | str = Objective.STEP,
@@ -72,12 +72,25 @@ def make_instance(
     """
     Join the parts and check what no part can check alone.
 
+    Parameters
+    ----------
+    rules
+        None for those that the workload names, and the defaults.
+    visible
+        Physical ids left by CUDA_VISIBLE_DEVICES; None when nothing is hidden.
+    objective
+        What comes first, or its name.
+    within_percent
+        Width of the band around the shortest step in which the other terms count.
+
     Raises
     ------
     InputError
         If a part is of another type (a name, mostly, that must be read first), the machine cannot be planned on, spans
         several hosts, or the job places no role.
     """
+    if rules is None:
+        rules = parse_rules(*filter(None, [workload.rules])) if isinstance(workload, Workload) else Rules()
     objective = _checked_types(topology, workload, rules, visible, objective, within_percent)
     if len(topology.hosts) > 1:
         raise InputError(f"the machine spans {len(topology.hosts)} hosts; this version plans a single host")

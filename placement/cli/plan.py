@@ -89,7 +89,7 @@ def _report(outcome: Outcome, question: Instance, *, output: Path | None, force:
     if outcome.plan is None:
         note(outcome.verdict)
         for line in outcome.clash:
-            note(f"  because {line}")
+            note(f"  {line}" if line.startswith("(") else f"  because {line}")
         for line in must_know(question):
             note(line)
         if as_json:

@@ -52,7 +52,7 @@ def test_a_path_is_a_source(tmp_path):
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
-@pytest.mark.parametrize("value", [None, 7, {}, "x"])
+@pytest.mark.parametrize("value", [b"", 7, {}, "x"])
 def test_a_part_that_is_none_is_refused_with_what_makes_one(position, value):
     arguments = list(parts())
     arguments[position] = value
@@ -91,3 +91,10 @@ def test_the_options_of_planning_are_public():
         options=placement.Options(time_limit_s=20.0),
     )
     assert outcome.plan is not None
+
+
+def test_without_rules_those_of_the_workload_hold():
+    topology, job = placement.read_machine("hgx-a100-4"), placement.load_workload("grpo-1.5b")
+    asked = placement.make_instance(topology, job.replace(rules="colocate,reserve=8%"))
+    assert asked.rules == placement.parse_rules("colocate,reserve=8%")
+    assert placement.make_instance(topology, job.replace(rules=None)).rules == placement.parse_rules("guide")
