@@ -140,7 +140,7 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
     if part is not Part.ROLLOUT and not any(_layouts(role, hardware)):
         return f"no layout in the menu of {role.name} fills {group}"
     engine = _engine(role, part)
-    have = ".".join(map(str, hardware.compute_capability))
+    have = ".".join(map(str, hardware.compute_capability)) if any(hardware.compute_capability) else "none, as it is not NVIDIA's"
     if not _runs(hardware, engine):
         need = ".".join(map(str, LEAST_CAPABILITY[engine]))
         return (
