@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from topologies import codes
 from topologies.smi_blocks import Row
@@ -63,8 +64,7 @@ class Cells:
         return next((k for k, code in enumerate(self.links) if code in codes.SELF), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
+class _Word(NamedTuple):
     text: str
     start: int
 
@@ -113,7 +113,10 @@ def _words(row: Row) -> list[_Word]:
     position = row.offset
     fields = body.split("\t")
     for number, field in enumerate(fields):
-        found = [_Word(m[0], position + m.start()) for m in _WORD.finditer(field)]
+        if field.split() == [field]:
+            found = [_Word(field, position)]
+        else:
+            found = [_Word(m[0], position + m.start()) for m in _WORD.finditer(field)]
         if found or number:  # the label ends at the first tab
             words += found or [_Word("", position)]
         position += len(field) + 1

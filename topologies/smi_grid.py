@@ -9,6 +9,7 @@ When to modify: how the parts of a matrix vouch for each other.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -292,5 +293,6 @@ def _short(label: str) -> str:
     return str(gpu_index(label)) if is_gpu_label(label) else label
 
 
+@functools.lru_cache(maxsize=4096)
 def _order(label: str) -> tuple[bool, int, str]:
     return (not is_gpu_label(label), gpu_index(label) if is_gpu_label(label) else 0, label)

@@ -20,6 +20,9 @@ from topologies.excerpt import excerpt
 MAX_BYTES = 8 * 2**20
 """Largest text that is read; a log with a matrix in it mostly has less."""
 
+_STRANGE = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
+"""Controls that no text has, and what stands for bytes that are none."""
+
 _MOST_ESCAPES = 2**17
 """Most escapes of a source-code string; a matrix of 256 devices has less."""
 
@@ -148,8 +151,7 @@ def _plain(line: str) -> str:
 
 def _refuse_binary(text: str, name: str) -> None:
     sample = text[:65536]
-    strange = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\x0b\x0c\x1b\b") for c in sample)
-    if "\0" in text or strange * 20 > len(sample):
+    if "\0" in text or len(_STRANGE.findall(sample)) * 20 > len(sample):
         raise TopologyError(
             "binary data, not text; give the text that `nvidia-smi topo -m` prints", where=name
         )
