@@ -20,7 +20,7 @@ from placement.instance import Instance
 from placement.lower import lower
 from placement.menu import Menu, menu, sizes
 from placement.needs import need, supply
-from placement.sets import MAX_LISTED, MAX_SETS, card_classes
+from placement.sets import MAX_LISTED, MAX_SETS, card_classes, count_of_runs, runs
 from placement.statements import Statement, statements
 from solvers.greedy import first_answer
 from solvers.result import Options, Solve, Status
@@ -185,9 +185,9 @@ def _enough_groups(question: Instance) -> Sequence[tuple[int, ...]] | None:
         for gpu in members:
             held = machine.topology.gpus[gpu].memory_used_mib
             kinds.setdefault((machine.cards[gpu], machine.capacity_mib[gpu], held), []).append(gpu)
-        runs = [[of[a:b] for a, b in [(0, 0), *itertools.combinations(range(len(of) + 1), 2)]] for of in kinds.values()]
-        if math.prod(map(len, runs)) > MAX_LISTED:
+        classes = [tuple(alike) for alike in kinds.values()]
+        if count_of_runs(classes) > MAX_LISTED:
             return None
-        picks = (tuple(sorted(itertools.chain(*pick))) for pick in itertools.product(*runs))
-        found |= dict.fromkeys(gpus for gpus in picks if len(gpus) in wanted)
+        for size in wanted:
+            found |= dict.fromkeys(runs(classes, size))
     return None if len(found) > MAX_SETS else tuple(found)

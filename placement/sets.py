@@ -52,10 +52,10 @@ def sets(machine: Machine, rules: Rules, sizes: Iterable[int]) -> Sets:
     is_complete = True
     for members in classes:
         parts = [part for t in twins if (part := tuple(g for g in t if g in members))]
-        is_listed = math.prod(1 + len(t) * (len(t) + 1) // 2 for t in parts) <= MAX_LISTED
+        is_listed = count_of_runs(parts) <= MAX_LISTED
         is_complete = is_complete and is_listed
         for size in sorted({n for n in sizes if n <= len(members)}):
-            found = list(_runs_of_twins(parts, size) if is_listed else _runs_of_neighbours(machine, members, size))
+            found = list(runs(parts, size) if is_listed else _runs_of_neighbours(machine, members, size))
             if rules.contiguity:
                 found = contiguous(found, machine, members)
             by_size.setdefault(size, {}).update(dict.fromkeys(sorted(found)))
@@ -141,11 +141,16 @@ def twin_classes(machine: Machine) -> tuple[Gpus, ...]:
     return tuple(tuple(twins) for twins in classes)
 
 
-def _runs_of_twins(classes: Sequence[Gpus], size: int) -> Iterator[Gpus]:
+def count_of_runs(classes: Sequence[Gpus]) -> int:
+    """Return how many sets `runs` yields for all sizes together, the empty one among them."""
+    return math.prod(1 + len(c) * (len(c) + 1) // 2 for c in classes)
+
+
+def runs(classes: Sequence[Gpus], size: int) -> Iterator[Gpus]:
     """Yield the sets of *size* GPUs that take a run (or none) of each class."""
     singles = [c[0] for c in classes if len(c) == 1]
-    runs = [[c[i:j] for i in range(len(c)) for j in range(i + 1, len(c) + 1)] for c in classes if len(c) > 1]
-    for some in itertools.product(*([(), *of_class] for of_class in runs)):
+    of_classes = [[c[i:j] for i in range(len(c)) for j in range(i + 1, len(c) + 1)] for c in classes if len(c) > 1]
+    for some in itertools.product(*([(), *of_class] for of_class in of_classes)):
         taken = tuple(itertools.chain.from_iterable(some))
         if 0 <= size - len(taken) <= len(singles):
             for others in itertools.combinations(singles, size - len(taken)):

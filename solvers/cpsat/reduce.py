@@ -8,7 +8,7 @@ When to modify: `solvers.problem` gets a rule or a term that makes one of the ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from solvers.cpsat.pools import Pools, Us, least_of, most_of, shortest_step
@@ -150,8 +150,9 @@ class _Reduction:
 
     def drop_slow(self, limit: int) -> bool:
         """Profiles and options with which the step would be longer than *limit*; return whether there were any."""
-        dropped = self._drop_slow_profiles(limit)
         fastest = [{p: self._fastest(i, p) for p in left} for i, left in enumerate(self.left)]
+        dropped = self._drop_slow_profiles(limit, fastest)
+        fastest = [{p: us[p] for p in left} for us, left in zip(fastest, self.left, strict=True)]
         if not all(fastest):
             return False
         least = [least_of(us.values()) for us in fastest]
@@ -162,12 +163,12 @@ class _Reduction:
                 dropped |= self._drop_slow_options(i, profile, rest, limit)
         return dropped
 
-    def _drop_slow_profiles(self, limit: int) -> bool:
+    def _drop_slow_profiles(self, limit: int, fastest: Sequence[Mapping[int, Us]]) -> bool:
         if self.problem.sharing is not Sharing.POOL:
             return False
         pools = Pools(
             self.problem,
-            fastest=[{p: self._fastest(i, p) for p in left} for i, left in enumerate(self.left)],
+            fastest=fastest,
             least=[{p: self._least_memory(i, p) for p in left} for i, left in enumerate(self.left)],
             room=self.roomiest,
             size=self.size,

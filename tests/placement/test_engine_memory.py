@@ -7,15 +7,16 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worked_models import BATCH_FOR_MEMORY as BATCH
+from worked_models import FOR_MEMORY as MODEL
 
 from placement import engine_memory
 from placement.choices import RolloutChoice
 from placement.constants import constants
 from placement.dataflow import Work
 from placement.hardware import Hardware
-from placement.memory import MIB
-from placement.models import find_model, from_numbers
-from placement.workload import Batch, Engine, Precision
+from placement.models import find_model
+from placement.workload import Engine, Precision
 
 C = dataclasses.replace(
     constants(),
@@ -27,20 +28,6 @@ C = dataclasses.replace(
     sync_bucket_mib=2048,
 )
 
-# 1,600 Mi parameters; KV 2 · 2 · 24 layers · 4 heads · 64 = 24,576 B a token.
-MODEL = from_numbers(
-    {
-        "parameters": 1600 * MIB,
-        "hidden": 1024,
-        "layers": 24,
-        "heads": 16,
-        "kv_heads": 4,
-        "head_dim": 64,
-        "vocab": 32 * 1024,
-        "ffn": 4096,
-    }
-)
-BATCH = Batch(256, 1, 512, 512, 512, 4, 8192)
 
 
 def gpu(total_mib: int = 80_000, gpus: int = 1) -> Hardware:

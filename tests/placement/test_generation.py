@@ -7,13 +7,15 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worked_models import EXPERTS_FOR_TIME as EXPERTS
+from worked_models import FOR_TIME as MODEL
 
 from placement.choices import RolloutChoice
 from placement.constants import constants
 from placement.engine_memory import EngineSpace
 from placement.generation import generate
 from placement.hardware import Hardware
-from placement.models import Model, from_numbers
+from placement.models import Model
 from placement.passes import Timed
 from placement.workload import Algorithm, Batch, Engine, Precision, Role, RoleName, Workload
 
@@ -32,19 +34,6 @@ C = dataclasses.replace(
     pcie_alpha_us_per_gpu=5.0,
 )
 
-# KV: 2 · 2 · 10 layers · 2 heads · 100 = 8000 B a token.
-MODEL = from_numbers(
-    {
-        "parameters": 10**9,
-        "hidden": 1000,
-        "layers": 10,
-        "heads": 10,
-        "kv_heads": 2,
-        "vocab": 20_000,
-        "ffn": 4000,
-    }
-)
-EXPERTS = dataclasses.replace(MODEL, active_parameters=10**8, experts=64, experts_per_token=8)
 
 
 def hardware(gpus: int = 1, *, block: float = 100e9, nvlink: bool = True) -> Hardware:

@@ -7,14 +7,16 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worked_models import BATCH_FOR_MEMORY as BATCH
+from worked_models import FOR_MEMORY as MODEL
 
 from placement import memory
 from placement.choices import FrozenChoice, TrainChoice
 from placement.constants import constants
 from placement.dataflow import Work
 from placement.hardware import Hardware
-from placement.memory import MIB, State
-from placement.models import catalogue, find_model, from_numbers
+from placement.memory import State
+from placement.models import catalogue, find_model
 from placement.workload import (
     Batch,
     Engine,
@@ -45,22 +47,6 @@ C = dataclasses.replace(
     sync_bucket_mib=2048,
 )
 
-# 1,600 Mi parameters: 64 Mi of embeddings (two of 32 Mi), 24 layers of 64 Mi; KV 2·2·24·4·64 = 24,576 B a
-# token.
-MODEL = from_numbers(
-    {
-        "parameters": 1600 * MIB,
-        "hidden": 1024,
-        "layers": 24,
-        "heads": 16,
-        "kv_heads": 4,
-        "head_dim": 64,
-        "vocab": 32 * 1024,
-        "ffn": 4096,
-    }
-)
-# 256 sequences of 1024 tokens; 64 in an update.
-BATCH = Batch(256, 1, 512, 512, 512, 4, 8192)
 
 
 def train_choice(

@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from worked_models import EXPERTS_FOR_TIME as EXPERTS
+from worked_models import FOR_TIME as MODEL
 
 from placement import timing
 from placement.batches import Cut
@@ -14,7 +16,6 @@ from placement.choices import FrozenChoice, TrainChoice
 from placement.collectives import gather_s
 from placement.constants import constants
 from placement.hardware import Hardware
-from placement.models import from_numbers
 from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, gb, passes, timed
 from placement.workload import (
     Batch,
@@ -52,20 +53,6 @@ FREE = dataclasses.replace(
 )
 """The same, but collectives start in no time."""
 
-# 10^9 parameters, 10 layers of width 1000; attention over s tokens costs 2 · 10 · 10 · 100 · s = 20,000 s
-# FLOP a token.
-MODEL = from_numbers(
-    {
-        "parameters": 10**9,
-        "hidden": 1000,
-        "layers": 10,
-        "heads": 10,
-        "kv_heads": 2,
-        "vocab": 20_000,
-        "ffn": 4000,
-    }
-)
-EXPERTS = dataclasses.replace(MODEL, active_parameters=10**8, experts=64, experts_per_token=8)
 # 80 sequences of 1000 tokens in 2 updates.
 BATCH = Batch(80, 1, 400, 600, 600, 2, 10_000)
 
