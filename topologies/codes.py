@@ -13,7 +13,10 @@ LINK = r"NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC"
 PEER = r"OK|CNS|GNS|TNS|NS|DR|U"
 """States of `nvidia-smi topo -p2p`."""
 
-DEVICE = r"(?:GPU|NIC)[0-9]+|mlx[0-9]+_(?:bond_)?[0-9]+"
+DEVICE = (
+    r"(?:GPU|NIC)[0-9]+|mlx[0-9]+_(?:bond_)?[0-9]+|(?:bnxt_re|irdma)[0-9]+"
+    r"|(?:roce|ib|rdma)p[0-9]{1,4}(?:s[0-9]{1,4}(?:f[0-9]{1,3})?(?:d[0-9]{1,3})?)?"
+)
 """Labels whose end is known even when something is glued to it."""
 
 NIC = re.compile(
@@ -32,7 +35,7 @@ ROW_START = re.compile(
 )
 """Where a row of a known device begins: its label, followed by a code, or by unseen ones and then a code."""
 
-_IN_LABELS = ("GP", "PU", "NIC", "mlx")
+_IN_LABELS = ("GP", "PU", "NIC", "mlx", "bnxt", "irdma", "rocep", "ibp", "rdmap")
 """Every label of a device has one of these."""
 
 _EXACT_LINK = re.compile(LINK)
@@ -45,6 +48,9 @@ _GLUED_TO_VALUE = re.compile(
 _CODE_LIKE = re.compile(r"[A-Z][A-Z0-9]{0,5}")
 _VALUE = re.compile(r"[0-9]{1,5}(?:[,-][0-9]{1,5})*[,-]?|N/A")
 _COMPLETE = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "CNS", "GNS", "TNS", "N/A")
+
+OF_AMD = frozenset({"XGMI", "PCIE"})
+"""What the tools of AMD print for a pair: its direct link, or PCIe of any level."""
 
 _MOST_NVLINKS = 36
 """What NVML can count (NVML_NVLINK_MAX_LINKS)."""
@@ -67,7 +73,7 @@ def is_link(token: str) -> bool:
 
 def is_known_link(token: str) -> bool:
     """Whether *token* is a link that hardware has."""
-    return is_link(token) and (not token.startswith("NV") or 0 < int(token[2:]) <= _MOST_NVLINKS)
+    return token in OF_AMD or (is_link(token) and (not token.startswith("NV") or 0 < int(token[2:]) <= _MOST_NVLINKS))
 
 
 def is_peer_state(token: str) -> bool:

@@ -4,6 +4,7 @@ What a reader of machines raises.
 ::
 
     TopologyError(ValueError)     a text, file or option that describes no machine; the message says why and what to do
+    └─ NotRecognised              … a text in which no output about GPUs was found at all
 """
 
 from __future__ import annotations
@@ -24,3 +25,7 @@ class TopologyError(ValueError):
     def __init__(self, message: str, *, where: str | None = None) -> None:
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
+
+
+class NotRecognised(TopologyError):
+    """A text that is no output about GPUs of any kind."""

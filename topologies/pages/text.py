@@ -10,12 +10,13 @@ When to modify: a new kind of damage that is not tied to one format.
 from __future__ import annotations
 
 import codecs
+import html
 import re
 from dataclasses import dataclass
 
 from topologies import codes
 from topologies.errors import TopologyError
-from topologies.excerpt import excerpt
+from topologies.pages.excerpt import excerpt
 
 MAX_BYTES = 8 * 2**20
 """Largest text that is read; a log with a matrix in it mostly has less."""
@@ -27,11 +28,12 @@ _MOST_ESCAPES = 2**17
 """Most escapes of a source-code string; a matrix of 256 devices has less."""
 
 _ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, underline, cursor
-    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
-    r"|\x1b[()][0-9A-Z]|\x1b[=>78]"
+    "\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # colours, underline, cursor
+    r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
+    r"|[()][0-9A-Z]|[=>78])"
     r"|\^\[\[[0-9;]*[A-Za-z]"  # as `cat -v` shows them
-    r"|(?<![\w\])])\[[0-9]{1,2}(?:;[0-9]{1,3})*m|\[0m"  # pasted without the escape byte
+    r"|\[(?:(?<![\w\])]\[)[0-9]{1,2}(?:;[0-9]{1,3})*m|0m)"  # pasted without the escape byte
 )
 _SPACES = str.maketrans(
     {
@@ -44,13 +46,43 @@ _SPACES = str.maketrans(
 )
 _LINE_ENDS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
 _LITERAL = re.compile(
-    rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[0-9;]*m| )*(?:{codes.DEVICE})|(?:{codes.DEVICE})\\t", re.IGNORECASE
+    rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[0-9;]*m| ){{0,200}}(?:{codes.DEVICE})"
+    r"|\\n(?:\\t| ){0,200}(?:GPU [0-9]+: |Link [0-9]+[:,] |gpuId [0-9]+:|[0-9.]{1,15}(?: MiB)?, )"
+    r"|\\n(?:NVIDIA|Tesla|GPU-|Enabled|Disabled|[0-9A-F]{8}:|\|[ =-])",
+    re.IGNORECASE,
 )
+_LITERAL_LABEL = re.compile(rf"(?:{codes.DEVICE})\Z", re.IGNORECASE)
+_LITERAL_END = re.compile(r"\\n['\"][,)]?[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_LITERAL_LINE = re.compile(
+    r"[ \t]*[bfr]?['\"](?=[^\n]{0,400}(?:GPU|NVIDIA|gpuId|Link [0-9]))[^\n]{1,400}\Z", re.IGNORECASE
+)
+_LONGEST_LABEL = 40
+_LONGEST_LITERAL = 500
 _LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7]{3})|([tnre\"'\\]))")
 _LITERAL_LETTERS = {"t": "\t", "n": "\n", "r": "", "e": "\x1b"}
 
+_QUOTE = re.compile(r"^[ \t]*[\"'](?=[ \t]*\S)|[\"'],?[ \t]*$", re.MULTILINE)
+"""What stands round a line that was a string of its own."""
+
+_HTML = re.compile(r"<br ?/?>|<t[dh]\b|<pre\b|&nbsp;", re.IGNORECASE)
+_HTML_PLAIN = (
+    (re.compile(r"<br ?/?>\n?|<tr\b[^<>]{0,200}>", re.IGNORECASE), "\n"),
+    (re.compile(r"</t[dh]>[ \n]{0,20}<t[dh]\b[^<>]{0,200}>", re.IGNORECASE), "\t"),
+    (
+        re.compile(
+            r"</?(?:pre|code|table|tbody|thead|tr|td|th|span|div|p|b|strong|html|body)\b[^<>]{0,200}>", re.IGNORECASE
+        ),
+        "",
+    ),
+)
+"""Tags that matter for where lines and cells end, and those that matter for nothing."""
+
 _LONGEST_PREFIX = 200
 _MOST_PREFIXES = 64
+_TIMES = re.compile(
+    r"(?<!\w)(?:[A-Z][a-z]{2} {1,2}[0-9]{1,2} )?(?:[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[T ]?)?"
+    r"(?:[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?)?(?:Z| ?[+-][0-9:]{4,6})?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +108,19 @@ class Page:
         The text does not end with a line end, so that its last word may be cut.
     warnings
         What was undone: one sentence each.
+    text
+        Everything, with plain spaces and line ends and without terminal escapes: for readers of outputs that are longer than what
+        `lines` keeps. Prefixes of lines stand in it.
+    left_out
+        A warning if `lines` is not everything.
     """
 
     name: str
     lines: tuple[Line, ...]
     is_cut: bool
     warnings: tuple[str, ...]
+    text: str = ""
+    left_out: str | None = None
 
     def where(self, number: int) -> str:
         """Return the place of line *number* for a message."""
@@ -127,19 +166,24 @@ def clean(text: str, *, name: str) -> Page:
         raise TopologyError("the text is empty; `nvidia-smi topo -m` prints what is needed", where=name)
     _refuse_binary(text, name)
     warnings = []
+    if _HTML.search(text) and not text.lstrip().startswith("<?xml"):
+        for pattern, plain in _HTML_PLAIN:
+            text = pattern.sub(plain, text)
+        text = html.unescape(text)
+        warnings.append("the text is HTML: its tags were taken off")
     if text.count("\\") > _MOST_ESCAPES:
         if "\\tGPU0" in text or "GPU0\\t" in text:
             message = "the source-code string is too long: cut it down to the outputs of one machine"
             raise TopologyError(message, where=name)
-    elif "\\" in text and _LITERAL.search(text):
-        text = _LITERAL_ESCAPE.sub(_decode_escape, text)
+    elif "\\" in text and _is_literal(text):
+        text = _QUOTE.sub("", _LITERAL_ESCAPE.sub(_decode_escape, text))
         warnings.append("the text is a source-code string: its escapes (\\t, \\n …) were decoded")
     for line_end in _LINE_ENDS:
         text = text.replace(line_end, "\n")
     numbered, left_out = excerpt(text, name=name)
     lines, stripped = _strip_prefixes([Line(number, _plain(line)) for number, line in numbered])
     is_cut = not text.endswith("\n") and numbered[-1][0] == text.count("\n") + 1
-    return Page(name, tuple(lines), is_cut, (*warnings, *left_out, *stripped))
+    return Page(name, tuple(lines), is_cut, (*warnings, *stripped), _plain(text), left_out)
 
 
 def _plain(line: str) -> str:
@@ -155,6 +199,39 @@ def _refuse_binary(text: str, name: str) -> None:
         raise TopologyError(
             "binary data, not text; give the text that `nvidia-smi topo -m` prints", where=name
         )
+
+
+def _is_literal(text: str) -> bool:
+    """Whether *text* is a source-code string: an escape stands beside a label, or at the end of a quoted line that shows an output."""
+    position = -1
+    while (position := text.find("\\", position + 1)) >= 0:
+        letter = text[position + 1 : position + 2]
+        if letter not in ("t", "n", "T", "N"):
+            continue
+        if _LITERAL.match(text, position):
+            return True
+        if letter in "tT":
+            if _LITERAL_LABEL.search(text, max(0, position - _LONGEST_LABEL), position):
+                return True
+        elif _LITERAL_END.match(text, position):
+            start = text.rfind("\n", max(0, position - _LONGEST_LITERAL), position) + 1
+            if (start or position < _LONGEST_LITERAL) and _LITERAL_LINE.match(text, start, position):
+                return True
+    return False
+
+
+TAKEN_AS_ONE = "whole outputs stand behind different prefixes"
+"""How the warning of `one_machine` begins."""
+
+
+def one_machine(prefixes: list[str]) -> list[str]:
+    """Return the warning that what stands behind *prefixes*, each a whole output, is taken as one machine; none if only times differ."""
+    named = list(dict.fromkeys(_TIMES.sub("", prefix).strip(" \t|[](){}:;,.") for prefix in prefixes))
+    if len(named) < 2:
+        return []
+    shown = ", ".join(repr(prefix.strip()) for prefix in prefixes[:3]) + (" …" if len(prefixes) > 3 else "")
+    said = "and are taken as those of one machine: if they are hosts, write the name before each line (node0: )"
+    return [f"{TAKEN_AS_ONE} ({shown}), {said}"]
 
 
 def _decode_escape(match: re.Match[str]) -> str:
@@ -197,6 +274,7 @@ def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
     warnings = [f"the lines had a prefix, which was stripped: {shown}"]
     if not are_hosts:
         return bare, warnings
+    warnings += one_machine([*before])
     groups: dict[str | None, list[Line]] = {}
     for line, (_, match) in zip(bare, stripped, strict=True):
         groups.setdefault(match["prefix"] if match else None, []).append(line)

@@ -30,14 +30,22 @@ _AFTER = 64
 _TELLING = re.compile(
     r"PU[0-9]{1,4}[^\w\n]{0,40}(?:X\b|NV[0-9]|PIX|PXB|PHB|NODE|SYS|SOC|N/A|OK|[CGT]?NS|GPU[0-9]|NIC[0-9]|mlx|CPU|NUMA)"
     r"|affinity with CPU"
-    r"|memory\.(?:total|used)|pci\.bus_id|gpu_(?:bus_id|name|uuid)|(?:index|name|uuid), ?(?:index|name|uuid)"
-    r"|[0-9], ?\"?(?:NVIDIA|Tesla|Quadro|GeForce)"
-    r"|NVIDIA-SMI has failed|Failed to (?:run topology|initialize NVML)|No devices were found"
+    r"|memory\.(?:total|used)|pci\.bus_id|gpu_(?:bus_id|name|uuid)"
+    r"|index, ?(?:index|name|uuid)|name, ?(?:index|name|uuid)|uuid, ?(?:index|name|uuid)"
+    r"|,(?<=[0-9],) ?\"?(?:NVIDIA|Tesla|Quadro|GeForce)"
+    r"|\| NVIDIA-SMI [0-9]|MiB / {1,8}[0-9]{1,8}MiB|\| {1,4}[0-9]{1,4} {2}\S[^|\n]{1,60}\| {1,4}[0-9A-F]{4,8}:[0-9A-F]{2}:"
+    r"|between two GPUs|T(?<=[A-Z] T)ABLE:|PU ?\[?[0-9]{1,4}\]?\s*: (?:\(Topology\)|VRAM|Card|PCI Bus|Unique)|XGMI|PCIE"
+    r"|UUID: ?(?:GPU|MIG)-|Link [0-9]{1,2}: (?:[0-9]|<|Remote)|all links are inActive|gpuId [0-9]"
+    r"|NVIDIA-SMI has failed|Failed to (?:run topology|initialize NVML)|No (?:devices|supported GPUs) (?:were )?found"
+    r"|Unable to de(?:termine|tect) the device handle|fallen off the bus|establish a connection to the specified host"
 )
-"""What a log has only where it shows an output of nvidia-smi: labels before codes or labels, titles of a query, messages."""
+"""What a log has only where it shows an output of nvidia-smi: labels before codes or labels, titles of a query, messages.
+
+Each alternative begins with a letter of its own, so that the search skips whatever is no such letter quickly.
+"""
 
 
-def excerpt(text: str, *, name: str) -> tuple[list[tuple[int, str]], list[str]]:
+def excerpt(text: str, *, name: str) -> tuple[list[tuple[int, str]], str | None]:
     """
     Return the lines of *text* that are looked at, with their numbers from 1, and a warning if others are left out.
 
@@ -69,8 +77,8 @@ def excerpt(text: str, *, name: str) -> tuple[list[tuple[int, str]], list[str]]:
             )
         found.append((number, line))
     if is_short:
-        return found, []
-    return found, [f"the text is long: of its {count:,} lines the {len(found):,} near an output of nvidia-smi were looked at"]
+        return found, None
+    return found, f"the text is long: of its {count:,} lines the {len(found):,} near an output of nvidia-smi were looked at"
 
 
 def _near_outputs(text: str) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,1 @@
+"""Topology documents: what is written, and read back."""

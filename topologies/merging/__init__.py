@@ -1,0 +1,1 @@
+"""Several sources about one machine as one."""

@@ -1,0 +1,1 @@
+"""Texts as pages: decoded, plain, bounded; what readers find on them."""

@@ -1,0 +1,1 @@
+"""Documents as plain values: the text of YAML and JSON, and parts of a machine as such values."""
