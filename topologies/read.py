@@ -3,26 +3,53 @@ Read a text that describes one machine: one output or several, as pasted.
 
 Formats are told by content. Each has a reader, which yields what it finds on the page; what they find is merged.
 
-When to modify: a new format gets a reader in a file of its own and a line in `_READERS`.
+When to modify: a new format gets a reader in a file of its own and a line in `_READERS` or `_LONG_READERS`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 
-from topologies import document, query_csv, smi_cpu, smi_errors, smi_header, smi_matrix
-from topologies.errors import TopologyError
-from topologies.merge import merge
+from topologies.amd import rocm
+from topologies.documents import document_read
+from topologies.errors import NotRecognised, TopologyError
+from topologies.merging.merge import merge
 from topologies.model import Topology
-from topologies.reading import Reading
-from topologies.text import MAX_BYTES, Line, Page, clean, decode, too_large
+from topologies.nvidia import (
+    dcgm,
+    nccl_xml,
+    query_csv,
+    smi_cpu,
+    smi_errors,
+    smi_header,
+    smi_list,
+    smi_matrix,
+    smi_nvlink,
+    smi_plain,
+    smi_query_text,
+    smi_query_xml,
+    smi_table,
+)
+from topologies.pages.reading import Reading
+from topologies.pages.text import MAX_BYTES, Line, Page, clean, decode, too_large
+from topologies.pci import lspci
 
 MOST_GPUS = 2**14
 """Most GPUs of all outputs in one text together; 256 matrices of 64 GPUs have as many."""
 
 Reader = Callable[[Page], Iterable[Reading]]
 
-_READERS: tuple[Reader, ...] = (smi_matrix.read, smi_cpu.read, query_csv.read)
+_READERS: tuple[Reader, ...] = (
+    smi_matrix.read, smi_cpu.read, query_csv.read, smi_table.read, smi_list.read, smi_nvlink.read, dcgm.read, rocm.read,
+)  # fmt: skip
+
+_LONG_READERS: tuple[Reader, ...] = (smi_query_text.read, smi_query_xml.read, nccl_xml.read, lspci.read)
+"""Readers of outputs of any length: they take `Page.text`, the others `Page.lines`."""
+
+
+_MATRICES = ("topo-m", "rocm-showtopo", "amd-smi-topology")
+"""Formats of which a text shows one for each machine."""
 
 
 def read_bytes(data: bytes, *, name: str, pick: int | None = None) -> Topology:
@@ -57,9 +84,11 @@ def read_text(text: str, *, name: str = "<text>", pick: int | None = None) -> To
     """
     if len(text) > MAX_BYTES:
         raise too_large(name)
-    text = text.removeprefix("\ufeff").encode("utf-8", errors="replace").decode("utf-8")  # no half of a character
-    if document.looks_like(text):
-        return document.from_text(text, name=name)
+    text = (
+        text.removeprefix("\ufeff").encode("utf-8", errors="replace").decode("utf-8")
+    )  # no half of a character
+    if document_read.looks_like(text):
+        return document_read.from_text(text, name=name)
     try:
         return _machine(clean(text, name=name), pick)
     except TopologyError as error:
@@ -68,26 +97,29 @@ def read_text(text: str, *, name: str = "<text>", pick: int | None = None) -> To
 
 def _machine(page: Page, pick: int | None) -> Topology:
     bare = _without_comments(page)
-    readings = _read(bare) or (_read(page) if bare is not page else [])
+    long = _read(page, _LONG_READERS)
+    short = _read(bare, _READERS) or (_read(page, _READERS) if bare is not page else [])
+    readings = sorted((*long, *short), key=lambda reading: reading.line)
     if not readings:
         raise smi_errors.find_message(page) or _unrecognised(page)
     readings = _choose(readings, page, pick)
     merged = merge(
         [r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings]
     )
-    return merged.replace(warnings=(*page.warnings, *merged.warnings))
+    left_out = [page.left_out] if page.left_out and not long else []
+    return merged.replace(warnings=(*page.warnings, *left_out, *merged.warnings, *smi_errors.warnings(page)))
 
 
-def _read(page: Page) -> list[Reading]:
+def _read(page: Page, readers: Iterable[Reader]) -> list[Reading]:
     found: list[Reading] = []
     gpus = 0
-    for reading in (reading for reader in _READERS for reading in reader(page)):
+    for reading in (reading for reader in readers for reading in reader(page)):
         found.append(reading)
         gpus += len(reading.topology.gpus)
         if gpus > MOST_GPUS:
             message = f"{len(found)} outputs with {gpus:,} GPUs together: give those of one machine"
             raise TopologyError(message, where=page.where(reading.line))
-    return sorted(found, key=lambda reading: reading.line)
+    return found
 
 
 def _without_comments(page: Page) -> Page:
@@ -95,12 +127,12 @@ def _without_comments(page: Page) -> Page:
     if not any(n.text.lstrip().startswith("#") for n in page.lines):
         return page
     lines = tuple(Line(n.number, "") if n.text.lstrip().startswith("#") else n for n in page.lines)
-    return Page(page.name, lines, page.is_cut, page.warnings)
+    return dataclasses.replace(page, lines=lines)
 
 
 def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Reading]:
     """Return *readings* with one matrix of links: the picked one, or all if none contradicts another."""
-    matrices = [r for r in readings if r.topology.format.startswith("topo-m")]
+    matrices = [r for r in readings if r.topology.format.startswith(_MATRICES)]
     if pick is not None:
         if not 1 <= pick <= len(matrices):
             raise TopologyError(
@@ -122,14 +154,17 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
 
 def _unrecognised(page: Page) -> TopologyError:
     header = next((line.number for line in page.lines if smi_header.parse_header(line.text)), None)
+    if header is not None and smi_plain.labels_are_cut(page):
+        message = "the labels of the rows are cut at the left, and their X do not tell which is which; copy the lines from their beginning"
+        return TopologyError(message, where=page.where(header))
     if header is not None:
         message = "the matrix has a header but no rows; paste the whole output of `nvidia-smi topo -m`"
         return TopologyError(message, where=page.where(header))
     first = next((line for line in page.lines if line.text.strip()), page.lines[0])
     begin = first.text.strip() or "blanks"
     shown = begin if len(begin) <= 80 else begin[:80] + " …"
-    return TopologyError(
+    return NotRecognised(
         f"no output that describes GPUs was recognised; the text begins with {shown!r}. "
-        "Give the output of `nvidia-smi topo -m`",
+        "Give the output of `nvidia-smi topo -m; nvidia-smi -q` (AMD: `rocm-smi --showtopo`); docs/sources.md lists all that is read",
         where=page.where(first.number),
     )

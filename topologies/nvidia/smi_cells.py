@@ -16,10 +16,13 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from topologies import codes
-from topologies.smi_blocks import Row
-from topologies.smi_header import Column, Kind
+from topologies.nvidia.smi_blocks import Row
+from topologies.nvidia.smi_header import Column, Kind
 
 _WORD = re.compile(r"\S+")
+_OWN = re.compile(r" {1,2}[Xx](?: {1,2}|$)")
+"""The cell X, which the driver prints with a blank on both sides."""
+
 _TAB = 8
 """Tab stops of every terminal, characters."""
 
@@ -47,6 +50,8 @@ class Cells:
         Number of codes after the last device column.
     rest
         Whether words follow the link cells.
+    fields
+        The cells after the link cells, blank ones included that tabs or tab stops show; None where a title tells whose a value is.
     """
 
     row: Row
@@ -57,6 +62,7 @@ class Cells:
     cut: str | None = None
     surplus: int = 0
     rest: bool = False
+    fields: tuple[str, ...] | None = None
 
     @property
     def self_position(self) -> int | None:
@@ -79,11 +85,11 @@ def count_codes(row: Row) -> int:
     return len(links)
 
 
-def read_cells(row: Row, width: int, tail: Sequence[Column]) -> Cells:
+def read_cells(row: Row, width: int, tail: Sequence[Column], titles: Sequence[Column] = ()) -> Cells:
     """
-    Return the cells of *row*, which has *width* device columns and then those of *tail*.
+    Return the cells of *row*, which has *width* device columns, whose *titles* the header may show, and then those of *tail*.
 
-    Links that may be cut are still among `Cells.links`: only the whole matrix can tell (see `topologies.smi_grid`).
+    Links that may be cut are still among `Cells.links`: only the whole matrix can tell (see `topologies.nvidia.smi_grid`).
     """
     words = _words(row)
     links, rest, glued = _take_links(words, width)
@@ -95,13 +101,24 @@ def read_cells(row: Row, width: int, tail: Sequence[Column]) -> Cells:
     cut = None
     if row.is_last and len(rest) == 1 and len(links) < width and codes.is_cut_code(rest[0].text):
         cut, rest = rest[0].text, []
-    is_tabbed = "\t" in row.body.strip()
-    if is_tabbed:
-        fields = [word.text for word in rest]
-        values, unplaced = _by_position(fields, tail)
+    fields: list[str] | None = [word.text for word in rest]
+    if "\t" in row.body.strip():
+        values, unplaced = _by_position([word.text for word in rest], tail)
     else:
-        values, unplaced = _by_layout(row, words, rest, tail)
-    return Cells(row, tuple(links), values, unplaced, glued, cut, surplus, any(word.text for word in rest))
+        values, unplaced, fields = _by_layout(row, words, rest, tail, titles)
+    has_rest = any(word.text for word in rest)
+    placed = None if fields is None else tuple(fields)
+    return Cells(row, tuple(links), values, unplaced, glued, cut, surplus, has_rest, placed)
+
+
+def shortness(cells: Cells, width: int) -> str:
+    """Return what to say of a row that shows fewer than *width* link cells."""
+    label, count = cells.row.label, len(cells.links)
+    if cells.cut is not None:
+        return f"row {label} is cut after {count} of {width} cells: its last word {cells.cut!r} is a cut one, no link"
+    if cells.row.is_last:
+        return f"row {label} is cut after {count} of {width} cells"
+    return f"row {label} is short: it has {count} of {width} cells"
 
 
 def _words(row: Row) -> list[_Word]:
@@ -113,6 +130,8 @@ def _words(row: Row) -> list[_Word]:
     position = row.offset
     fields = body.split("\t")
     for number, field in enumerate(fields):
+        if "*" in field or "`" in field:
+            field = field.replace("*", " ").replace("`", " ")
         if field.split() == [field]:
             found = [_Word(field, position)]
         else:
@@ -198,33 +217,44 @@ def _by_position(fields: list[str], tail: Sequence[Column]) -> tuple[dict[Kind, 
 
 
 def _by_layout(
-    row: Row, words: Sequence[_Word], rest: Sequence[_Word], tail: Sequence[Column]
-) -> tuple[dict[Kind, str | None], tuple[str, ...]]:
-    """Return the values of *rest* by column when blanks can only be seen from where the words stand."""
+    row: Row, words: Sequence[_Word], rest: Sequence[_Word], tail: Sequence[Column], titles: Sequence[Column]
+) -> tuple[dict[Kind, str | None], tuple[str, ...], list[str] | None]:
+    """Return the values of *rest* by column, what is left, and the cells: blanks can only be seen from where the words stand."""
     blank: dict[Kind, str | None] = {column.kind: None for column in tail if column.kind is not Kind.OTHER}
     if all(column.kind is not Kind.OTHER for column in tail):  # words after the values are prose
         rest = list(takewhile(lambda word: codes.is_value(word.text), rest))
     if not rest or not tail:
-        return blank, tuple(word.text for word in rest)
+        return blank, tuple(word.text for word in rest), None
     if len(rest) >= len(tail):
-        return _by_position([word.text for word in rest], tail)
-    if not row.has_layout or not re.search(
-        r"\S  ", row.body.strip()
-    ):  # the second: one space between all cells
-        return blank, tuple(word.text for word in rest)
+        fields = [word.text for word in rest]
+        return *_by_position(fields, tail), fields
+    if not row.has_layout or not re.search(r"\S  ", _OWN.sub(" X ", row.body).strip()):  # one space between all cells
+        return blank, tuple(word.text for word in rest), None
     cells = [word for word in words if word.start < rest[0].start]
     if cells and all(word.start % _TAB == (1 if word.text in codes.SELF else 0) for word in cells):
         if any(word.start % _TAB for word in rest):  # a tab got lost
-            return blank, tuple(word.text for word in rest)
-        return _by_position(_tab_fields(cells[-1], rest), tail)
+            return blank, tuple(word.text for word in rest), None
+        fields = _tab_fields(cells[-1], rest)
+        return *_by_position(fields, tail), fields
+    under = [[c.kind for c in tail if c.start - 2 <= word.start <= c.start + len(c.name)] for word in rest]
+    found = [kinds[0] for kinds in under if len(kinds) == 1]
+    if not _stand_under(cells, titles) or len(set(found)) < len(found):  # the words do not stand under their titles
+        return blank, tuple(word.text for word in rest), None
     unplaced = []
-    for word in rest:
-        under = [c for c in tail if c.start - 2 <= word.start <= c.start + len(c.name)]
-        if len(under) == 1 and codes.is_value(word.text):
-            blank[under[0].kind] = word.text
+    for word, kinds in zip(rest, under, strict=True):
+        if len(kinds) == 1 and codes.is_value(word.text):
+            blank[kinds[0]] = word.text
         else:
             unplaced.append(word.text)
-    return blank, tuple(unplaced)
+    return blank, tuple(unplaced), None
+
+
+def _stand_under(cells: Sequence[_Word], titles: Sequence[Column]) -> bool:
+    """Whether each of *cells* stands under its own one of *titles*."""
+    return len(cells) == len(titles) and all(
+        word.start < title.start + len(title.name) and title.start < word.end
+        for word, title in zip(cells, titles, strict=True)
+    )
 
 
 def _tab_fields(before: _Word, rest: Sequence[_Word]) -> list[str]:

@@ -44,6 +44,10 @@ FIRST_LABEL = re.compile(r"(?<![\w/-])(?:GPU|[A-Z]{1,3}PU|GP)[0-9]+")
 """A label of a GPU, or of another vendor's accelerator."""
 
 
+_LONGEST_NIC_HEADER = 32 * MOST_DEVICES
+"""Characters: a longer line is no header of NICs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """
@@ -82,8 +86,10 @@ def gpu_index(label: str) -> int:
 def parse_header(text: str) -> tuple[Column, ...]:
     """Return the columns that the header line *text* names; empty when it is no header."""
     first = FIRST_LABEL.search(text) if codes.may_have_label(text) else None
-    if first is None or text.count("GPU") > 2 * MOST_DEVICES:
+    if text.count("GPU") > 2 * MOST_DEVICES:
         return ()
+    if first is None:
+        return _nic_header(text)
     columns: list[Column] = []
     for start, title in _fields(text, first.start()):
         columns += _columns_of(title, start)
@@ -96,6 +102,16 @@ def parse_header(text: str) -> tuple[Column, ...]:
         len(devices) > 1 or bool(titles) or len(columns) == 1
     )
     return tuple(columns) if is_header else ()
+
+
+def _nic_header(text: str) -> tuple[Column, ...]:
+    """Return the columns of a header of which only NICs and the titles after them were kept; empty when it is none."""
+    if text[:1] not in (" ", "\t") or ":" in text or not codes.NIC.match(text.lstrip()) or len(text) > _LONGEST_NIC_HEADER:
+        return ()
+    columns = [c for start, title in _fields(text, len(text) - len(text.lstrip())) for c in _columns_of(title, start)]
+    nics = sum(c.kind is Kind.DEVICE for c in columns)
+    is_header = all(c.kind is Kind.DEVICE for c in columns[:nics]) and all(c.kind in TITLES for c in columns[nics:])
+    return tuple(columns) if is_header and 0 < nics <= MOST_DEVICES and len(columns) > 1 else ()
 
 
 def _fields(text: str, start: int) -> Iterator[tuple[int, str]]:
@@ -111,7 +127,8 @@ def _fields(text: str, start: int) -> Iterator[tuple[int, str]]:
 def _columns_of(title: str, start: int) -> list[Column]:
     """Return the columns in one field: usually one, several when titles are glued or one space apart."""
     matches = list(_PIECE.finditer(title))
-    if all(match["other"] for match in matches):
+    has_nics = len(matches) > 1 and any(codes.NIC.fullmatch(match[0]) for match in matches)
+    if all(match["other"] for match in matches) and not has_nics:
         kind = next(
             (k for k, name in TITLES.items() if len(title) > 3 and name.startswith(title)), Kind.OTHER
         )

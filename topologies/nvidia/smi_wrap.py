@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from topologies import codes
-from topologies.smi_header import TITLE_WORDS, Column, gpu_index, is_gpu_label, parse_header
+from topologies.nvidia.smi_header import TITLE_WORDS, Column, gpu_index, is_gpu_label, parse_header
 
 
 @dataclass(slots=True)
@@ -63,7 +63,8 @@ def _continues(group: list[Part], part: Part) -> bool:
     if not tokens or part.label is not None or (not head.header and head.label is None):
         return False
     if head.header:
-        if part.header:  # a wrapped header may go on with GPU labels, but not from the first one again
+        if any(is_gpu_label(c.name) for c in part.header):
+            # a wrapped header may go on with GPU labels, but not from the first one again
             first = part.header[0]
             previous = [gpu_index(c.name) for c in head.header if is_gpu_label(c.name)]
             return is_gpu_label(first.name) and bool(previous) and gpu_index(first.name) > max(previous)

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 
 from topologies import codes
 from topologies.errors import TopologyError
-from topologies.reading import listing
-from topologies.smi_blocks import Block
-from topologies.smi_cells import Cells, read_cells
-from topologies.smi_columns import Columns, find_columns
-from topologies.smi_header import TITLES, Kind, gpu_index, is_gpu_label
-from topologies.text import Page
+from topologies.nvidia.smi_blocks import Block
+from topologies.nvidia.smi_cells import Cells, read_cells, shortness
+from topologies.nvidia.smi_columns import Columns, are_confirmed, find_columns, is_shifted
+from topologies.nvidia.smi_cut import drop_cut_values, drop_shifted_values
+from topologies.nvidia.smi_header import Kind, gpu_index, is_gpu_label
+from topologies.pages.reading import listing
+from topologies.pages.text import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,14 @@ class _Reader:
     page: Page
     block: Block
     columns: Columns = field(init=False)
+    is_mostly_whole: bool = False
+    is_confirmed: bool = False
+    is_shifted: bool = False
     cells: dict[tuple[str, str], str] = field(default_factory=dict)
     values: dict[str, dict[Kind, str | None]] = field(default_factory=dict)
     partial: dict[str, int] = field(default_factory=dict)
-    unsure: tuple[str, str] | None = None
+    unsure: list[tuple[str, str]] = field(default_factory=list)
+    suspects: set[str] = field(default_factory=set)
     conflicts: list[str] = field(default_factory=list)
     homeless: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -83,8 +88,13 @@ class _Reader:
     def grid(self) -> Grid:
         self.columns = find_columns(self.page, self.block)
         self.warnings += (*self.block.notes, *self.columns.warnings)
-        rows = [read_cells(row, self.columns.width, self.columns.tail) for row in self.block.rows]
+        titles = [column for column in self.block.columns if column not in self.columns.tail]
+        rows = [read_cells(row, self.columns.width, self.columns.tail, titles) for row in self.block.rows]
         self._refuse_foreign(rows)
+        self._suspect(rows)
+        self.is_confirmed = are_confirmed(rows, self.columns.devices)
+        self.is_shifted = any(is_shifted(cells, self.columns.devices) for cells in rows)
+        self.is_mostly_whole = sum(len(cells.links) >= self.columns.width for cells in rows) * 2 > len(rows)
         self._report_glue(rows)
         for cells in self._without_repetitions(rows):
             self._take_row(cells)
@@ -94,7 +104,8 @@ class _Reader:
             )
         self._drop_unsure()
         self._drop_contradictions()
-        self._drop_cut_value()
+        self.warnings += drop_shifted_values(self.page, rows, self.columns, self.values)
+        self.warnings += drop_cut_values(self.page, self.block, self.columns, self.values, self.partial)
         return Grid(
             self.columns,
             self.cells,
@@ -161,19 +172,20 @@ class _Reader:
         if why:
             self.warnings.append(f"row {label} {why}")
         elif count < width:
-            self.warnings.append(_shortness(cells, width))
+            self.warnings.append(shortness(cells, width))
         if label not in self.columns.devices:
             self.warnings.append(f"row {label} has no column")
         for column, code in zip(self.columns.devices, cells.links[:trusted], strict=False):
+            if column in self.suspects:
+                continue
             if code is None or code == codes.NOT_AVAILABLE:
                 self.warnings.append(f"row {label} has cells that are blank, N/A or cannot be read")
             elif code not in codes.SELF and code != codes.LEFT_OUT:
                 self.cells[label, column] = code
-        may_be_cut = (
-            cells.row.is_last and not cells.rest and cells.cut is None and (count < width or self.page.is_cut)
-        )
+        is_end = not cells.rest and cells.cut is None
+        may_be_cut = is_end and (count < width or (cells.row.is_last and self.page.is_cut))
         if may_be_cut and 0 < count <= len(self.columns.devices):
-            self.unsure = (label, self.columns.devices[count - 1])
+            self.unsure.append((label, self.columns.devices[count - 1]))
         if is_gpu_label(label):
             self._take_values(cells)
 
@@ -184,18 +196,25 @@ class _Reader:
         if cells.surplus:
             return 0, f"has {cells.surplus} cells too many, so its cells were not used"
         if label not in devices:
-            if is_gpu_label(label) and (diagonal is not None or count < width):
+            if is_shifted(cells, devices) or (is_gpu_label(label) and (diagonal is not None or count < width)):
                 return 0, "does not fit the columns, so its cells were not used"
             return count, ""
         own = devices.index(label)
         if diagonal is not None and diagonal != own:
             return 0, f"has its X in column {diagonal + 1} instead of {own + 1}, so its cells were not used"
+        if is_shifted(cells, devices):
+            return 0, "has no X in its own column, so its cells were not used"
         if diagonal is None and count > own:
-            return own, "has no X in its own column, so its cells from there on were not used"
+            return own, "has no readable cell in its own column, so its cells from there on were not used"
+        if diagonal is None and not self.is_confirmed:
+            return 0, "ends before its own column and no X proves the columns, so its cells were not used"
         if count < width and cells.rest:  # something is missing, and not at the end
             if diagonal is None:
                 return 0, f"lacks {width - count} cells, so its cells were not used"
             return own + 1, f"lacks {width - count} cells, so those after its X were not used"
+        is_inner = not cells.row.is_last and self.is_mostly_whole
+        if count < width and diagonal is not None and (is_inner or self.is_shifted):  # a column may be lost in all rows
+            return own + 1, f"is short: it has {count} of {width} cells, so those after its X were not used"
         return count, ""
 
     def _take_values(self, cells: Cells) -> None:
@@ -207,20 +226,19 @@ class _Reader:
             self.homeless.append(label)
 
     def _drop_unsure(self) -> None:
-        """Drop the last word of the text if it may be a cut code: NV1 always, others if a longer one is in the matrix."""
-        if self.unsure is None:
-            return
-        row, column = self.unsure
-        code, opposite = self.cells.get((row, column)), self.cells.get((column, row))
-        if code is None or code == opposite:
-            return
-        if code == "NV1" or any(other != code and other.startswith(code) for other in self.cells.values()):
-            del self.cells[row, column]
-            if row in self.partial:
-                self.partial[row] -= 1
-            self.warnings.append(
-                f"the last word of the text, {code!r} in row {row}, may be a cut code, so it is no link"
-            )
+        """Drop the last words of lines that may be cut codes: NV1 always, others if a longer one is in the matrix."""
+        codes_seen = set(self.cells.values())
+        for row, column in self.unsure:
+            code, opposite = self.cells.get((row, column)), self.cells.get((column, row))
+            if code is None or (code == opposite and (column, row) not in self.unsure):
+                continue
+            if code == "NV1" or any(other != code and other.startswith(code) for other in codes_seen):
+                del self.cells[row, column]
+                if row in self.partial:
+                    self.partial[row] -= 1
+                self.warnings.append(
+                    f"the last word of row {row}, {code!r}, may be a cut code, so it is no link"
+                )
 
     def _drop_contradictions(self) -> None:
         """Drop both of two opposite cells that differ; of a short row, which may have lost any cell, drop all cells."""
@@ -251,42 +269,25 @@ class _Reader:
             key: code for key, code in self.cells.items() if key[0] not in shifted and key not in dropped
         }
 
-    def _drop_cut_value(self) -> None:
-        """Drop the last affinity value of a text that ends within it."""
-        last = self.block.rows[-1]
-        kinds = [column.kind for column in self.columns.tail if column.kind in TITLES]
-        if (
-            not self.page.is_cut
-            or not last.is_last
-            or last.label not in self.values
-            or last.label in self.partial
-            or not kinds
-        ):
-            return
-        values = self.values[last.label]
-        others = [v for label, v in self.values.items() if label != last.label]
-        given = [kind for kind in kinds if values.get(kind) is not None]
-        if not given:
-            if any(value is not None for v in others for value in v.values()):
-                self.warnings.append(f"row {last.label} is cut: its affinity is missing")
-            return
-        kind, text = given[-1], str(values[given[-1]])
-        known = {v[kind] for v in others if v.get(kind) is not None}
-        is_beginning = any(str(value).startswith(text) for value in known)
-        rows = {row.label for row in self.block.rows}
-        rows_follow = any(device not in rows for device in self.columns.devices)
-        if text not in known and (rows_follow or is_beginning or text[-1] in ",-"):
-            self.warnings.append(f"the text ends within row {last.label}: its {TITLES[kind]} {text!r} is cut")
-            values[kind] = None
-
-
-def _shortness(cells: Cells, width: int) -> str:
-    label, count = cells.row.label, len(cells.links)
-    if cells.cut is not None:
-        return f"row {label} is cut after {count} of {width} cells: its last word {cells.cut!r} is a cut one, no link"
-    if cells.row.is_last:
-        return f"row {label} is cut after {count} of {width} cells"
-    return f"row {label} is short: it has {count} of {width} cells"
+    def _suspect(self, rows: Iterable[Cells]) -> None:
+        """Suspect the columns at which the X of several whole rows contradicts the header: their titles may have been exchanged."""
+        devices = self.columns.devices
+        found = [
+            {devices.index(cells.row.label), cells.self_position}
+            for cells in rows
+            if cells.row.label in devices and len(cells.links) == self.columns.width and cells.self_position is not None
+        ]
+        agreed = [place for places in found if len(places) == 1 for place in places]
+        found = [places for places in found if len(places) > 1]
+        if len(found) > 1:
+            self.suspects = {devices[place] for places in found for place in places if place < len(devices)}
+        elif found and any(is_gpu_label(cells.row.label) and cells.row.label not in devices for cells in rows):
+            first = max((place for place in agreed if place < min(found[0])), default=-1)
+            self.suspects = set(devices[first + 1 :])  # the header lost the label of a row, and the others moved up
+        if self.suspects:
+            self.warnings.append(
+                f"the X of rows contradicts the header, so columns {listing(sorted(self.suspects, key=_order))} were not used"
+            )
 
 
 def _short(label: str) -> str:

@@ -1,8 +1,8 @@
 """
 Read the matrices of ``nvidia-smi topo -m``, ``-mp`` and ``-p2p``.
 
-A text is cut into blocks (`topologies.smi_blocks`), a block is read into a grid of cells that vouch for each other
-(`topologies.smi_grid`), and a grid is stated as a `Topology` here. A link that the text does not state stays unknown.
+A text is cut into blocks (`topologies.nvidia.smi_blocks`), a block is read into a grid of cells that vouch for each other
+(`topologies.nvidia.smi_grid`), and a grid is stated as a `Topology` here. A link that the text does not state stays unknown.
 
 When to modify: a new fact that a matrix states.
 """
@@ -10,26 +10,70 @@ When to modify: a new fact that a matrix states.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from topologies import codes
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Pair, Topology
-from topologies.reading import Reading, listing, unknown_codes
-from topologies.smi_blocks import Block, find_blocks
-from topologies.smi_columns import ELIDED
-from topologies.smi_grid import Grid, read_grid
-from topologies.smi_header import MOST_DEVICES, TITLES, Kind, gpu_index, is_gpu_label
-from topologies.text import Page
+from topologies.nvidia.smi_blocks import Block, find_blocks
+from topologies.nvidia.smi_columns import ELIDED, UNNAMED
+from topologies.nvidia.smi_grid import Grid, read_grid
+from topologies.nvidia.smi_header import MOST_DEVICES, TITLES, Kind, gpu_index, is_gpu_label
+from topologies.nvidia.smi_plain import plain
+from topologies.pages.reading import Reading, listing, unknown_codes
+from topologies.pages.text import Page
 
 _MATRIX_COMMAND = re.compile(r"topo\s+(?:-mp|--matrix-pci|-m|--matrix)\b")
-_PEER_KIND = re.compile(r"p2p\s+\(?([rwnap]{1,5})\b")
+_PEER_KIND = re.compile(r"p2p[\s=]+\(?([rwnap]{1,5})\b")
+_PEER_KIND_OF_NAME = re.compile(r"p2p[-_. =]?([rwnap]{1,2})(?![A-Za-z0-9])")
+
+_PCIE_MATRIX_NAME = re.compile(r"topo[-_. ]?mp(?![A-Za-z0-9])")
 
 
 def read(page: Page) -> Iterator[Reading]:
     """Yield one reading for every matrix on *page*."""
-    for block in find_blocks(page):
-        yield Reading(block.first_line, _topology(page, block, read_grid(page, block)))
+    page, notes = plain(page)
+    blocks = find_blocks(page)
+    for block in blocks:
+        block.notes = [*notes, *block.notes]
+    for run in _runs(blocks):
+        whole = _whole(run)
+        grid = read_grid(page, whole)
+        if len(run) == 1 or not grid.conflicts:
+            yield Reading(whole.first_line, _topology(page, whole, grid))
+        else:
+            for block in run:
+                yield Reading(block.first_line, _topology(page, block, read_grid(page, block)))
+
+
+def _runs(blocks: Sequence[Block]) -> Iterator[list[Block]]:
+    """Yield *blocks*, those together of which each goes on with further rows below the same header again, with nothing between."""
+    run: list[Block] = []
+    labels: set[str] = set()
+    for block in blocks:
+        own = {row.label for row in block.rows}
+        is_bare = all(text == block.header_text or not text.strip() for text in block.above)
+        is_next = is_bare and block.columns and run and block.columns == run[0].columns
+        if run and (not is_next or labels & own or len(labels | own) > MOST_DEVICES):
+            yield run
+            run, labels = [], set()
+        run.append(block)
+        labels |= own
+    if run:
+        yield run
+
+
+def _whole(run: Sequence[Block]) -> Block:
+    """Return the blocks of *run* as one."""
+    if len(run) == 1:
+        return run[0]
+    return replace(
+        run[0],
+        rows=[row for block in run for row in block.rows],
+        nic_names={nic: name for block in reversed(run) for nic, name in block.nic_names.items()},
+        notes=list(dict.fromkeys(note for block in run for note in block.notes)),
+    )
 
 
 def _topology(page: Page, block: Block, grid: Grid) -> Topology:
@@ -41,7 +85,7 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
     others = _others(block, grid, rows, warnings)
     pairs = _pairs(grid.cells, gpus)
     states = sum(codes.is_peer_state(code) for code in pairs.values())
-    is_peer = states * 2 > len(pairs)
+    is_peer = states * 2 > len(pairs) if pairs else _is_of_peers(block)
     if missing:
         warnings.append(f"rows are missing: {listing(missing)}")
     if unknown := _unknown(pairs, len(gpus)):
@@ -60,9 +104,9 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
             rows_partial_cells_seen=grid.partial,
             conflict=grid.conflicts,
             p2p=pairs,
-            p2p_kind=_peer_kind(block),
+            p2p_kind=_peer_kind(block, page.name),
         )
-    warnings += _narrow_bonds(pairs, len(gpus))
+    warnings += narrow_bonds(pairs, len(gpus))
     kinds = [column.kind for column in grid.columns.tail if column.kind in TITLES]
     return Topology(
         tuple(
@@ -72,15 +116,21 @@ def _topology(page: Page, block: Block, grid: Grid) -> Topology:
         links=pairs,
         nics={name: _nic_name(name, block) for name in nics},
         gpu_nic=gpu_nic,
-        format=_format(block),
+        format=_format(block, page.name, pairs.values()),
         warnings=tuple(warnings),
         columns=frozenset({"links", *(kind.value for kind in kinds)}),
         rows_missing=tuple(missing),
         rows_partial_cells_seen=grid.partial,
         conflict=grid.conflicts,
         extra_columns=tuple(others),
-        other_columns=grid.columns.unnamed,
+        other_columns=grid.columns.unnamed + grid.columns.devices.count(UNNAMED),
     )
+
+
+def _is_of_peers(block: Block) -> bool:
+    """Whether most cells of *block* are peer-to-peer states, those that contradict each other included."""
+    words = [word for row in block.rows for word in row.body.split()]
+    return sum(map(codes.is_peer_state, words)) > sum(map(codes.is_link, words))
 
 
 def _is_nic(name: str) -> bool:
@@ -102,18 +152,21 @@ def _gpu_labels(page: Page, block: Block, grid: Grid, warnings: list[str]) -> tu
     named = {
         gpu_index(n): n for n in (*(r.label for r in block.rows), *grid.columns.devices) if is_gpu_label(n)
     }
-    count = max(named) + 1
+    count = max(max(named) + 1, grid.columns.gpus)
     if count > MOST_DEVICES:
-        raise TopologyError(f"{named[count - 1]} is no GPU of one host", where=page.where(block.first_line))
-    absent = [f"GPU{index}" for index in range(count) if index not in named]
+        raise TopologyError(f"GPU{count - 1} is no GPU of one host", where=page.where(block.first_line))
+    absent = [f"GPU{index}" for index in range(max(named)) if index not in named]
     if absent:
         warnings.append(f"the text does not name {listing(absent)}, but GPUs with higher numbers")
+    if count > max(named) + 1:
+        unseen = [f"GPU{index}" for index in range(max(named) + 1, count)]
+        warnings.append(f"the text does not name {listing(unseen)}, but shows columns with their NVLinks")
     return [named.get(index, f"GPU{index}") for index in range(count)], named.keys()
 
 
 def _others(block: Block, grid: Grid, rows: set[str], warnings: list[str]) -> list[str]:
     """Return the columns that nvidia-smi does not print, and warn of whatever is ignored."""
-    devices = [n for n in grid.columns.devices if not is_gpu_label(n) and not _is_nic(n) and n not in ELIDED]
+    devices = [n for n in grid.columns.devices if not is_gpu_label(n) and not _is_nic(n) and n not in (*ELIDED, UNNAMED)]
     with_row = [name for name in devices if name in rows]
     extra = [
         column.name for column in block.columns if column.kind is Kind.OTHER and column.name not in with_row
@@ -163,7 +216,7 @@ def _unknown(pairs: Mapping[Pair, str], count: int) -> list[int]:
     return [index for index in range(count) if stated[index] < count - 1]
 
 
-def _narrow_bonds(pairs: Mapping[Pair, str], count: int) -> list[str]:
+def narrow_bonds(pairs: Mapping[Pair, str], count: int) -> list[str]:
     """Return a warning if NVLink joins all GPUs and some are joined by fewer links than the others: links are down."""
     joined = [
         (pair, int(code[2:])) for pair, code in pairs.items() if code.startswith("NV") and codes.is_link(code)
@@ -183,11 +236,17 @@ def _narrow_bonds(pairs: Mapping[Pair, str], count: int) -> list[str]:
     ]
 
 
-def _format(block: Block) -> str:
+def _format(block: Block, source: str, links: Iterable[str]) -> str:
+    """Return which matrix it is: by the command above it, else by the name of the *source* unless it shows NVLink."""
     commands = [m[0] for text in block.above for m in _MATRIX_COMMAND.finditer(text)]
-    return "topo-mp" if commands and commands[-1].endswith(("-mp", "-pci")) else "topo-m"
+    if not commands and not any(code.startswith("NV") for code in links):
+        commands = _PCIE_MATRIX_NAME.findall(re.split(r"[\\/]", source)[-1])
+    return "topo-mp" if commands and commands[-1].endswith(("mp", "-pci")) else "topo-m"
 
 
-def _peer_kind(block: Block) -> str:
+def _peer_kind(block: Block, source: str) -> str:
+    """Return which capability the command above the matrix asks for, else the one that the name of the *source* tells."""
     kinds = [m[1] for text in block.above for m in _PEER_KIND.finditer(text)]
+    if not kinds:
+        kinds = _PEER_KIND_OF_NAME.findall(re.split(r"[\\/]", source)[-1])
     return kinds[-1] if kinds else "unknown"

@@ -2,7 +2,7 @@
 Where the matrices of a text are: header, rows and NIC names, as lines that were put back together.
 
 Lines that a terminal wrapped are joined, a text that was squeezed onto one line is cut before its rows, Markdown tables become
-tabs. What a row's cells mean is the business of `topologies.smi_cells`.
+tabs. What a row's cells mean is the business of `topologies.nvidia.smi_cells`.
 
 When to modify: a new way in which lines get damaged.
 """
@@ -10,14 +10,14 @@ When to modify: a new way in which lines get damaged.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from topologies import codes
 from topologies.errors import TopologyError
-from topologies.smi_header import FIRST_LABEL, MOST_DEVICES, Column, Kind, is_gpu_label, parse_header
-from topologies.smi_wrap import Part, rejoin
-from topologies.text import Page
+from topologies.nvidia.smi_header import FIRST_LABEL, MOST_DEVICES, Column, Kind, is_gpu_label, parse_header
+from topologies.nvidia.smi_wrap import Part, rejoin
+from topologies.pages.text import Page
 
 MOST_MATRICES = 256
 """Most matrices of one text."""
@@ -119,7 +119,14 @@ def find_blocks(page: Page) -> list[Block]:
                 )
             for nic, name in names:
                 block.nic_names.setdefault(nic, name)
-    return blocks
+    return [block for block in blocks if not _is_foreign(block)]
+
+
+def _is_foreign(block: Block) -> bool:
+    """Whether *block* is a table of AMD's tools, which print a zero where nvidia-smi prints an X."""
+    if not any(_FOREIGN_CELL.search(row.body) for row in block.rows):
+        return False
+    return sum(_SELF.search(row.body) is not None for row in block.rows) * 2 < len(block.rows)
 
 
 def _is_whole(name: str, block: Block) -> bool:
@@ -136,7 +143,11 @@ def _starts_again(block: Block, label: str) -> bool:
 def _segments(page: Page) -> Iterator[Part]:
     """Yield the lines, those cut apart that hold several rows."""
     names = _column_names(page)
+    foreign = set(_foreign(page))
     for line in page.lines:
+        if line.number in foreign:
+            yield Part(line.text, line.number, last_number=line.number)
+            continue
         text = _plain_table_row(line.text)
         starts = list(codes.ROW_START.finditer(text)) if codes.may_have_label(text) else []
         own = _own_row(text, names)
@@ -174,29 +185,63 @@ def _segments(page: Page) -> Iterator[Part]:
                 yield Part(segment, line.number, last_number=line.number)
 
 
-def _column_names(page: Page) -> frozenset[str]:
-    """Return the names that stand beside GPU labels in headers: rows of devices that nobody has seen are known by them."""
-    found: set[str] = set()
+_LONGEST_CODE = 12
+
+_FOREIGN = re.compile(r"between two GPUs|= Bandwidth =|[A-Z] TABLE:")
+"""Titles of tables that other tools print, whose labels are the same."""
+
+
+_FOREIGN_CELL = re.compile(r"\b(?:XGMI|PCIE)\b")
+"""Links that only other tools print."""
+
+_SELF = re.compile(r"(?<![\w/~])X(?![\w/~])")
+"""An X that is no half of an XGMI that a terminal wrapped (see `topologies.nvidia.smi_wrap`)."""
+
+
+def _foreign(page: Page) -> Iterator[int]:
+    """Yield the numbers of the lines that are tables of other tools: a title, a header right after it, and rows."""
+    if not any("TABLE:" in line.text or "= Bandwidth" in line.text or "between two" in line.text for line in page.lines):
+        return
+    is_foreign, is_titled = False, False
+    for line in page.lines:
+        if _FOREIGN.search(line.text):
+            is_foreign = is_titled = True
+        elif is_foreign and ("nvidia-smi" in line.text or (not is_titled and parse_header(line.text))):
+            is_foreign = False
+        elif line.text.strip(" ="):  # a header that a terminal wrapped is one header
+            is_titled = is_titled and bool(parse_header(line.text))
+        if is_foreign:
+            yield line.number
+
+
+def _column_names(page: Page) -> dict[str, int]:
+    """
+    Return the names that stand beside GPU labels in headers, and where: rows of devices or codes that nobody has seen are known by
+    them.
+    """
+    found: dict[str, int] = {}
     for line in page.lines:
         first = FIRST_LABEL.search(line.text) if codes.may_have_label(line.text) else None
         if first is not None and not codes.ROW_START.search(line.text):
-            found.update(
-                column.name for column in parse_header(line.text) if column.kind in (Kind.DEVICE, Kind.OTHER)
-            )
-    return frozenset(found)
+            names = [column.name for column in parse_header(line.text) if column.kind in (Kind.DEVICE, Kind.OTHER)]
+            found.update({name: place for place, name in enumerate(names)})
+    return found
 
 
-def _own_row(text: str, names: frozenset[str]) -> tuple[int, str, int] | None:
-    """Return start, label and end of label when *text* is a row of a device that only the header knows."""
+def _own_row(text: str, names: Mapping[str, int]) -> tuple[int, str, int] | None:
+    """Return start, label and end of label when *text* is a row of a device that only the header knows, or begins with an odd cell."""
     if not names:
         return None
     stripped = text.lstrip()
     label, _, rest = stripped.partition("\t") if "\t" in stripped else stripped.partition(" ")
     if label not in names:
         return None
-    first = next(iter(rest.split(maxsplit=1)), "")
+    words = rest.split(maxsplit=names[label] + 1)
+    first = words[0] if words else ""
     if not codes.is_link(first) and first not in codes.SELF and not codes.unglue(first):
-        return None
+        own = words[names[label]] if len(words) > names[label] else ""
+        if own not in codes.SELF or any(len(word) > _LONGEST_CODE for word in words[: names[label]]):
+            return None
     start = len(text) - len(stripped)
     return start, label, start + len(label)
 

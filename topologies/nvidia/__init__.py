@@ -1,0 +1,1 @@
+"""What NVIDIA's tools print: nvidia-smi, dcgmi, and the files of NCCL."""

@@ -1,0 +1,282 @@
+"""
+Read ``nvidia-smi -q``: whole, with ``-d`` some sections of it, or what a grep left.
+
+A line is told by its words, not by its indentation, which pasting loses: a title says to which section the lines below it
+belong. Only the memory of MIG instances needs more, as it has the titles of the memory of the GPU.
+
+When to modify: the tool prints another fact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from topologies.errors import TopologyError
+from topologies.nvidia.smi_header import MOST_DEVICES
+from topologies.nvidia.smi_lost import find_lost
+from topologies.nvidia.smi_query import BUS_ID, MEMORY_PARTS, Block, Log, answer, count, size_mib, topology
+from topologies.nvidia.smi_query_words import (
+    ANCHORS,
+    CARD,
+    HEADER,
+    KEYS,
+    LINE,
+    ONE_LINE,
+    PLAIN_KEYS,
+    SECTION_KEYS,
+    TITLES,
+    WHOLE,
+)
+from topologies.pages.prefixes import stripped
+from topologies.pages.reading import Reading
+from topologies.pages.text import Page
+from topologies.parts import MigInstance, Process
+
+_TELLING = ("NVSMI LOG", "Attached GPUs", "Memory Usage", "GPU UUID", "Product Name", "GPU Link Info", "ClusterUUID", "Process ID")
+"""Every output has one of these."""
+
+_MOST_FACTS = 2**17
+"""Most lines with a fact; 16 GPUs with a thousand processes each have half as many."""
+
+_MOST_OUTPUTS = 256
+"""Most outputs of a text."""
+
+_LONGEST_PREFIX = 200
+_MOST_PREFIXES = 64
+
+def read(page: Page) -> Iterator[Reading]:
+    """
+    Yield a reading for every output on *page*.
+
+    Raises
+    ------
+    TopologyError
+        If one has more than any machine prints.
+    """
+    if not any(words in page.text for words in _TELLING):
+        return
+    _refuse_one_line(page)
+    lost = find_lost(page.text)
+    for position, output in enumerate(_outputs(page)):
+        where = page.where(output.line)
+        if position == _MOST_OUTPUTS:
+            message = f"`nvidia-smi -q`: more than {_MOST_OUTPUTS} outputs: give those of one machine"
+            raise TopologyError(message, where=where)
+        if output.is_one:
+            output.finish()
+            output.log.lost = lost
+            if (told := output.prefix()) is not None and told not in page.warnings:
+                output.log.warnings.insert(0, told)
+            yield Reading(output.line, topology(output.log, format="q-text", where=where))
+        elif output.log.attached is not None:
+            message = "the output of `nvidia-smi -q` shows no GPU: it is cut, or the driver finds none; give the whole of it"
+            raise TopologyError(message, where=where)
+
+
+def _refuse_one_line(page: Page) -> None:
+    """
+    Refuse an output without line breaks: values would run into what follows them.
+
+    Raises
+    ------
+    TopologyError
+        If there is one.
+    """
+    if match := ONE_LINE.search(page.text):
+        message = "the output of `nvidia-smi -q` stands on one line, so that it is unknown where values end: paste it with its line breaks"
+        raise TopologyError(message, where=page.where(page.text.count("\n", 0, match.start()) + 1))
+
+
+class _Output:
+    """An output as far as it was read, and the section that the next line belongs to."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.log = Log()
+        self.has_ids = False
+        self.section: str | None = None
+        self._prefixes: dict[str, int] = {}
+        self._column = 0
+        self._instance_column: int | None = None
+        self._memory_of_instance: set[str] = set()
+        self._titles: set[str] = set()
+        self._last: tuple[str, str] | None = None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it says anything of a GPU."""
+        return any(block != Block() for block in self.log.blocks)
+
+    def shows(self, bus_id: str) -> bool:
+        return any(block.bus_id and block.bus_id.lower() == bus_id.lower() for block in self.log.blocks)
+
+    def begin(self, bus_id: str | None) -> None:
+        """Begin the next GPU."""
+        if len(self.log.blocks) >= MOST_DEVICES:
+            raise TopologyError(f"`nvidia-smi -q`: more than {MOST_DEVICES} GPUs, which no machine has")
+        if bus_id is not None and not self.has_ids and self.log.blocks:
+            self._leave_headless()
+        self.has_ids = self.has_ids or bus_id is not None
+        self.log.blocks.append(Block(bus_id=bus_id))
+        self.section, self._instance_column, self._titles, self._last = None, None, set(), None
+
+    def _leave_headless(self) -> None:
+        """Leave out what stands above the first GPU that is named by its bus id: the rest of another, whose beginning is cut."""
+        if any(block != Block() for block in self.log.blocks):
+            self.log.is_headless = True
+            self.log.warnings.append("the output of `nvidia-smi -q` begins within a GPU, and which one is unknown: it was left out")
+        self.log.blocks.clear()
+
+    def block(self, told: str | None = None) -> Block:
+        """Return the GPU that the fact *told* belongs to; without bus ids a fact that comes again is that of the next GPU."""
+        if not self.log.blocks or (not self.has_ids and told in self._titles):
+            self.begin(None)
+        if told is not None:
+            self._titles.add(told)
+        return self.log.blocks[-1]
+
+    def take_prefix(self, before: str) -> None:
+        """Take in what stands *before* a title in its line."""
+        prefix = before.strip()[:_LONGEST_PREFIX]
+        if prefix and (prefix in self._prefixes or len(self._prefixes) < _MOST_PREFIXES):
+            self._prefixes[prefix] = self._prefixes.get(prefix, 0) + 1
+
+    def prefix(self) -> str | None:
+        """Return the warning that lines had a prefix, which is none of a single line; None if they had none."""
+        return stripped(list(self._prefixes)) if sum(self._prefixes.values()) > 1 else None
+
+    def title(self, title: str, column: int) -> None:
+        """Begin the section *title*; *column* is where it stands in its line."""
+        section, self._last = TITLES.get(title), None
+        if section == "instance":
+            self.block().mig_instances.append(MigInstance())
+            self._instance_column, self._memory_of_instance = column, set()
+        elif section in ("fb", "bar1") and self._is_of_instance(section, column):
+            self._memory_of_instance.add(section)
+            section = f"instance {section}"
+        elif section == "processes":
+            block = self.block()
+            block.processes = block.processes or []
+        elif section is not None:
+            self.block(section)
+        self.section = section
+
+    def _is_of_instance(self, memory: str, column: int) -> bool:
+        """Whether a title of *memory* in *column* belongs to the last MIG instance: it is further in or, where lines lost that, first."""
+        if self._instance_column is None or column < self._instance_column:
+            return False
+        return column > self._instance_column or memory not in self._memory_of_instance
+
+    def fact(self, key: str, gap: str, value: str) -> None:
+        """Take in a line ``key : value``."""
+        value = value.strip()
+        if key in HEADER:
+            if getattr(self.log, HEADER[key]) is None and not self.log.blocks:
+                setattr(self.log, HEADER[key], value)
+        elif key in PLAIN_KEYS:
+            if self.has_ids or (key != "Minor Number" and len(gap) > 1 and CARD.match(value)):
+                block = self.block(key)
+                if getattr(block, name := PLAIN_KEYS[key]) is None:
+                    setattr(block, name, value)
+        elif key == "Bus Id" and re.fullmatch(BUS_ID, value):
+            block = self.block(key)
+            block.bus_id = block.bus_id or value
+        elif key in ("Processes", "Compute Processes"):
+            block = self.block()
+            block.processes = [] if value == "None" else block.processes
+        elif key == "Process ID":
+            block = self.block()
+            block.processes = block.processes or []
+            if (pid := count(value)) is not None:
+                block.processes.append(Process(pid))
+            else:
+                block.unread_processes += 1
+            self.section = "processes" if pid is not None else None
+        else:
+            self._section_fact(key, value)
+
+    def _section_fact(self, key: str, value: str) -> None:
+        section = self.section or ""
+        part = SECTION_KEYS.get(section.removeprefix("instance "), {}).get(key)
+        if part is None or not self.log.blocks:
+            return
+        block = self.log.blocks[-1]
+        self._last = (section, part)
+        match section:
+            case "fb" | "bar1" | "gens" | "widths" | "fabric":
+                getattr(block, section).setdefault(part, value)
+            case "mig" if part == "pending":
+                block.mig_pending = block.mig_pending or value
+            case "mig":
+                block.mig_mode = block.mig_mode or value
+            case "instance" if part == "index" and (number := count(value)) is not None:
+                block.mig_indices.append(number)
+            case "instance" if part == "uuid" and block.mig_instances:
+                old = block.mig_instances[-1]
+                block.mig_instances[-1] = MigInstance(uuid=answer(value), memory_mib=old.memory_mib)
+            case "instance fb" if part == "total" and block.mig_instances:
+                old = block.mig_instances[-1]
+                block.mig_instances[-1] = MigInstance(uuid=old.uuid, memory_mib=size_mib(value) or None)
+            case "processes" if block.processes:
+                process = block.processes[-1]
+                name = answer(value) if part == "name" else process.name
+                memory = size_mib(value) if part == "memory" else process.memory_mib
+                block.processes[-1] = Process(process.pid, name, memory)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Say what is not shown of the last GPU although it is shown of the others, or begun."""
+        last, others = self.log.blocks[-1], self.log.blocks[:-1]
+        label = f"GPU {last.bus_id or len(others)}"
+        parts = {"name": "its name", "uuid": "its UUID", "fb": "its memory (FB)", "bar1": "its BAR1 memory", "gens": "its PCIe link"}
+        missing = [
+            words
+            for name, words in parts.items()
+            if not getattr(last, name) and others and all(getattr(block, name) for block in others)
+        ]
+        cut = next((name for name in ("fb", "bar1") if (m := getattr(last, name)) and "free" not in m), None)
+        if self._last and cut == self._last[0] and self._last[1] != MEMORY_PARTS[-1]:
+            missing.append(f"the rest of {parts[cut]}")
+        if missing:
+            self.log.warnings.append(f"the output of `nvidia-smi -q` is cut within {label}: {', '.join(missing)} is unknown")
+        if not self.has_ids and not any(block.bus_id for block in self.log.blocks) and len(self.log.blocks) > 1:
+            number = len(self.log.blocks)
+            self.log.warnings.append(f"the bus ids are missing: {number} GPUs were taken as GPU 0, 1, 2 … in the order given")
+
+
+def _outputs(page: Page) -> Iterator[_Output]:
+    """Yield the outputs on *page*: one ends where another banner or header, or a GPU that it has shown, comes."""
+    output = _Output(1)
+    number = counted = 0
+    for position, match in enumerate(LINE.finditer(page.text)):
+        if position == _MOST_FACTS:
+            raise TopologyError("`nvidia-smi -q`: more facts than any machine prints: give the output of one machine")
+        number, counted = number + page.text.count("\n", counted, match.start()), match.start()
+        bus_id, word = match["bus"], match["word"]
+        key = word if match["value"] is not None and word in KEYS else None
+        start = match.start()
+        before = page.text[max(0, start - 2) : start]
+        if not match["banner"] and before[-1:] not in ("", *"\n \t|>/]:"):
+            continue  # the end of another word
+        if bus_id and page.text.endswith("device handle for ", 0, start):
+            continue  # a message about a GPU that is lost
+        is_new = match["banner"] or (bus_id and output.shows(bus_id)) or (key == "Attached GPUs" and output.log.blocks)
+        if is_new:
+            yield output
+        if is_new or not (output.log.blocks or output.log != Log()):
+            output = _Output(number + 1)
+        begin = page.text.rfind("\n", 0, start) + 1
+        is_part = word == "Memory Usage" and before[:1].isalnum()  # of a title that nobody knows
+        if (bus_id or word in ANCHORS) and not is_part and begin < start <= begin + _LONGEST_PREFIX:
+            output.take_prefix(page.text[begin:start])
+        if bus_id:
+            output.begin(bus_id)
+        elif match["end"] is not None and word not in KEYS[:-2]:
+            output.title("" if is_part else word, start - begin)
+        elif key and page.is_cut and match.end() == len(page.text) and not WHOLE.fullmatch(match["value"]):
+            output.log.warnings.append(f"the text ends in {match[0][:60]!r}, which may be cut: it was left out")
+        elif key:
+            output.fact(key, match["gap"], match["value"])
+    yield output
