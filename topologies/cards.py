@@ -28,6 +28,9 @@ NVML's total minus what torch sees, MiB, where no log of the card was found: 0.9
 MEMORY_TOLERANCE = 0.05
 """Totals of one card differ by driver and ECC state; beyond this share they are different cards."""
 
+_MAY_STAND_ALONE = re.compile(r"PCIE|NVL\b|GeForce|RTX|Quadro|TITAN|A[1-6]0\b|GH200", re.IGNORECASE)
+"""Cards whose NVLinks need a bridge, and the superchip that is often the only one of its board."""
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -96,6 +99,11 @@ class Card:
     def chip(self) -> str:
         """The product without its memory size: the 40 and 80 GB versions of a card are one chip."""
         return re.sub(r"[ -]?[0-9]+ ?GB", "", self.name)
+
+    @property
+    def is_wired(self) -> bool:
+        """Whether its NVLinks run across a board to other GPUs, so that they should be up."""
+        return self.nvlink_links > 0 and not _MAY_STAND_ALONE.search(self.name)
 
     def holds(self, memory_mib: int) -> bool:
         """Whether *memory_mib* is a total that this card shows under some driver."""
@@ -175,7 +183,7 @@ def assign_cards(topology: Topology, spec: str) -> Topology:
         if stated is not None and stated != card:
             raise TopologyError(
                 f"--gpu says that GPU {index} is {card.slug}, but a source names it {gpu.name!r}: "
-                "drop --gpu or correct it"
+                f"drop --gpu or correct it (that card is {stated.slug})"
             )
         if (
             stated is None
@@ -218,13 +226,18 @@ def _parse_spec(spec: str, count: int) -> list[tuple[int, str]]:
     return sorted(chosen.items())
 
 
+def product(name: str) -> str:
+    """Return what is the same for all names of one product: nvidia-smi, lspci and people write them in different ways."""
+    return " ".join(card.slug for card in _called(name)) or _plain(name)
+
+
 def _plain(text: str) -> str:
     """Return what drivers of all ages and users agree on: lower case, no maker, letters and digits only."""
     return re.sub(r"\b(nvidia|tesla|geforce|quadro)\b|[^a-z0-9]", "", text.lower())
 
 
 @functools.cache
-def _by_plain_name() -> dict[str, tuple[Card, ...]]:
+def _by_plain() -> dict[str, tuple[Card, ...]]:
     names: dict[str, list[Card]] = {}
     for card in cards():
         for name in dict.fromkeys(_plain(text) for text in (card.slug, *card.aliases, *card.nvml_names)):
@@ -233,7 +246,7 @@ def _by_plain_name() -> dict[str, tuple[Card, ...]]:
 
 
 def _called(text: str) -> tuple[Card, ...]:
-    return _by_plain_name().get(_plain(text), ())
+    return _by_plain().get(_plain(text), ())
 
 
 def _decide(found: Sequence[Card], memory_mib: int | None) -> Card | None:

@@ -1,0 +1,1 @@
+"""What AMD's tools print: rocm-smi and amd-smi."""
