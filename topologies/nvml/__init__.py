@@ -1,0 +1,1 @@
+"""This host, asked of NVIDIA's driver."""
