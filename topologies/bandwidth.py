@@ -43,12 +43,16 @@ class Ring:
         The GPUs in ring order, the smallest first.
     is_best
         Whether no ring is faster; False where a bounded search ended before it knew.
+    at_once
+        How many rings run at once, each over links of its own, and make up `gb_per_s` together: GPUs that all have an XGMI link to
+        each other use all of them. Everywhere else it is one ring.
     """
 
     gb_per_s: float
     nvlink: bool
     order: tuple[int, ...]
     is_best: bool = True
+    at_once: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,12 @@ def blocks(machine: Machine, groups: Iterable[Sequence[int]]) -> Blocks:
     rings = [found for group in groups if len((found := ring(machine, group)).order) > 1]
     if len(rings) == 1:
         return Blocks(rings[0].gb_per_s, rings[0].nvlink)
-    return Blocks(ways(machine).slowest(r.order for r in rings), all(r.nvlink for r in rings))
+    slowest = ways(machine).slowest
+    is_nvlink = all(r.nvlink for r in rings)
+    if len({g for r in rings for g in r.order}) < sum(len(r.order) for r in rings):
+        return Blocks(slowest(r.order for r in rings), is_nvlink)
+    alone = [r.gb_per_s for r in rings if r.at_once > 1]  # their links are of their GPUs only
+    return Blocks(min([*alone, slowest(r.order for r in rings if r.at_once == 1)]), is_nvlink)
 
 
 def flows(machine: Machine, pairs: Iterable[tuple[int, int]]) -> tuple[float, ...]:
@@ -148,6 +157,10 @@ def _best_ring(between: Ways, gpus: tuple[int, ...]) -> Ring:
         raise ValueError("a ring needs at least one GPU")
     if len(gpus) == 1:
         return Ring(math.inf, True, gpus)
+    all_pairs = [between.hop(a, b) for a, b in itertools.permutations(gpus, 2)]
+    if all(hop.is_mesh for hop in all_pairs):
+        slowest, at_once = min(hop.gb_per_s for hop in all_pairs), len(gpus) - 1
+        return Ring(at_once * slowest, True, gpus, at_once=at_once)
     order, rate, is_best = _RingSearch(between, gpus).run()
     if order[1] > order[-1]:  # both directions are equally fast: one of them, always the same
         order = (order[0], *reversed(order[1:]))

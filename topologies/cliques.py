@@ -31,28 +31,33 @@ def clique_partition(count: int, links: Mapping[tuple[int, int], int]) -> Partit
     links
         Number of links of the joined pairs i < j; other pairs are not joined.
     """
-    width = [[0] * count for _ in range(count)]
+    # By vertex, not as a square: a cluster has thousands of GPUs, each joined to a few.
+    width: list[dict[int, int]] = [{} for _ in range(count)]
     for (i, j), n in links.items():
         width[i][j] = width[j][i] = n
     cliques = [clique for part in _connected_parts(width) for clique in _partition(part, width)]
     return tuple(sorted(cliques))
 
 
-def _connected_parts(width: Sequence[Sequence[int]]) -> Iterator[tuple[int, ...]]:
-    left = set(range(len(width)))
-    while left:
-        part, edge = set(), {min(left)}
+def _connected_parts(width: Sequence[Mapping[int, int]]) -> Iterator[tuple[int, ...]]:
+    seen: set[int] = set()
+    for first in range(len(width)):
+        if first in seen:
+            continue
+        part, edge = set(), {first}
         while edge:
             part |= edge
-            edge = {v for u in edge for v in left - part if width[u][v]}
-        left -= part
+            edge = {v for u in edge for v, n in width[u].items() if n} - part
+        seen |= part
         yield tuple(sorted(part))
 
 
-def _partition(part: Sequence[int], width: Sequence[Sequence[int]]) -> Sequence[tuple[int, ...]]:
-    if all(width[u][v] for i, u in enumerate(part) for v in part[i + 1 :]):
+def _partition(part: Sequence[int], width: Sequence[Mapping[int, int]]) -> Sequence[tuple[int, ...]]:
+    square = [[width[u].get(v, 0) for v in part] for u in part]
+    if all(square[u][v] for u in range(len(part)) for v in range(u + 1, len(part))):
         return (tuple(part),)
-    return _Search(part, width).best() or _greedy(part, width)
+    found = _Search(range(len(part)), square).best() or _greedy(range(len(part)), square)
+    return [tuple(part[v] for v in clique) for clique in found]
 
 
 class _Search:

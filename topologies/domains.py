@@ -11,14 +11,17 @@ When to modify: a new level, or a new kind of fact that tells who shares one.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from topologies import paths
 from topologies.cliques import Partition, clique_partition
-from topologies.links import PCIE_KINDS, LinkKind, parse_code
+from topologies.links import DIRECT_KINDS, PCIE_KINDS, LinkKind, parse_code
 from topologies.model import Gpu, Topology
+from topologies.peer import blocked
 
 if TYPE_CHECKING:
     import networkx
@@ -28,6 +31,9 @@ Device: TypeAlias = tuple[str, object]
 
 PCIE_LEVELS = PCIE_KINDS[:-1]
 """Kinds that place two devices together, closest first; `LinkKind.SYS` places them apart."""
+
+_PCIE_ONLY = "topo-mp"
+_ALL_LINKS = "topo-m"
 
 _RANK = {kind: rank for rank, kind in enumerate(PCIE_KINDS)}
 
@@ -80,24 +86,31 @@ def domains(machine: Topology | networkx.Graph[Device], level: Level) -> Partiti
 
 def islands(machine: Topology | networkx.Graph[Device]) -> Partition:
     """
-    Return the islands: the GPUs of each host cut into NVLink cliques, ascending.
+    Return the islands: the GPUs of each host cut into cliques of NVLink (or AMD's XGMI), ascending.
 
     Fewest cliques, then most bandwidth inside, then smallest ids. Bandwidth is counted in NVLinks: GPUs that
     NVLink joins are of one generation. See `topologies.cliques.clique_partition` for how exact it is. An
-    unknown link joins nothing.
+    unknown link joins nothing, nor do NVLinks whose peer-to-peer copies are off (`topologies.peer`).
     """
     topology = machine if isinstance(machine, Topology) else machine.graph["topology"]
     links = {}
+    off = blocked(topology)
     for (i, j), code in topology.links.items():
         kind, count = parse_code(code)
-        if kind is LinkKind.NVLINK and topology.gpus[i].host == topology.gpus[j].host:
+        if kind in DIRECT_KINDS and (i, j) not in off and topology.gpus[i].host == topology.gpus[j].host:
             links[i, j] = count
     return clique_partition(len(topology.gpus), links)
 
 
+def is_pcie_only(topology: Topology) -> bool:
+    """Whether what is known of links comes from a source that never tells of NVLink."""
+    codes = {code for code in topology.links.values() if parse_code(code)[0] in DIRECT_KINDS}
+    return topology.format == _PCIE_ONLY and _ALL_LINKS not in topology.formats and not codes
+
+
 def nest(topology: Topology) -> Nest:
     """Return who is close to whom over PCIe in *topology*."""
-    codes = tuple(_codes(topology))
+    codes = tuple(pcie_statements(topology))
     devices: list[Device] = [("gpu", gpu.index) for gpu in topology.gpus]
     devices += dict.fromkeys(b for _, b, _ in codes if b[0] == "nic")
     position = {device: k for k, device in enumerate(devices)}
@@ -119,14 +132,18 @@ def nest(topology: Topology) -> Nest:
 
 def nic_device(topology: Topology, host: str | None, nic: str) -> Device:
     """Return the NIC column *nic* of *host* as a device; columns of several hosts may have the same name."""
-    return ("nic", nic if len(topology.hosts) == 1 else f"{host}:{nic}")
+    is_lone = all(gpu.host == host for gpu in (topology.gpus[0], topology.gpus[-1])) and len(topology.hosts) == 1
+    return ("nic", nic if is_lone or nic.startswith(f"{host}:") else f"{host}:{nic}")
 
 
-def _codes(topology: Topology) -> Iterator[tuple[Device, Device, LinkKind]]:
-    """Yield every PCIe statement: GPU, GPU or NIC, kind."""
-    for (i, j), code in sorted(topology.links.items()):
+def pcie_statements(topology: Topology) -> Iterator[tuple[Device, Device, LinkKind]]:
+    """Yield every statement of *topology* on PCIe: GPU, GPU or NIC of the same host, kind."""
+    for (i, j), code in sorted((*topology.links.items(), *topology.pcie_links.items())):
         kind, _ = parse_code(code)
         if kind in _RANK and topology.gpus[i].host == topology.gpus[j].host:
+            yield ("gpu", i), ("gpu", j), kind
+    for i, j, kind in paths.statements(topology):
+        if parse_code(topology.link(i, j))[0] not in _RANK:  # a matrix is believed where it tells
             yield ("gpu", i), ("gpu", j), kind
     for gpu in topology.gpus:
         for nic, code in topology.gpu_nic.get(gpu.index, {}).items():
@@ -142,17 +159,17 @@ def _same_numa(topology: Topology) -> Iterator[tuple[Device, Device]]:
     The NUMA column is the kernel's own statement. CPU affinity is cut by containers, so that it speaks only
     where the code of the pair hides the PCIe level (NVLink, or unknown).
     """
-    for i, a in enumerate(topology.gpus):
-        for b in topology.gpus[i + 1 :]:
-            if a.host != b.host:
-                continue
-            if stated_numa(a) is not None or stated_numa(b) is not None:
-                same = stated_numa(a) == stated_numa(b)
-            else:
-                is_hidden = parse_code(topology.link(a.index, b.index))[0] not in _RANK
-                same = is_hidden and a.cpu_affinity == b.cpu_affinity not in (None, "N/A")
-            if same:
-                yield ("gpu", a.index), ("gpu", b.index)
+    by_host: dict[str | None, list[Gpu]] = {}
+    for gpu in topology.gpus:
+        by_host.setdefault(gpu.host, []).append(gpu)
+    for a, b in (pair for gpus in by_host.values() for pair in itertools.combinations(gpus, 2)):
+        if stated_numa(a) is not None or stated_numa(b) is not None:
+            same = stated_numa(a) == stated_numa(b)
+        else:
+            is_hidden = parse_code(topology.link(a.index, b.index))[0] not in _RANK
+            same = is_hidden and a.cpu_affinity == b.cpu_affinity not in (None, "N/A")
+        if same:
+            yield ("gpu", a.index), ("gpu", b.index)
 
 
 def stated_numa(gpu: Gpu) -> str | None:

@@ -20,8 +20,10 @@ from importlib import resources
 from typing import Any
 
 from topologies.cards import Card
+from topologies.parts import Pcie
 
 _NVLINK = re.compile(r"NV([0-9]{1,2})")
+_GENERATIONS = range(1, 7)
 _MOST_NVLINKS = 36
 """What NVML can count (NVML_NVLINK_MAX_LINKS); a code above it is damage, not a link."""
 
@@ -30,13 +32,18 @@ class LinkKind(StrEnum):
     """How two GPUs reach each other, closest first."""
 
     NVLINK = "NVLINK"
+    XGMI = "XGMI"
     PIX = "PIX"
     PXB = "PXB"
     PHB = "PHB"
     NODE = "NODE"
     SYS = "SYS"
+    PCIE = "PCIE"  # of a level that the source does not tell
     UNKNOWN = "UNKNOWN"
 
+
+DIRECT_KINDS = frozenset({LinkKind.NVLINK, LinkKind.XGMI})
+"""Links from GPU to GPU, of NVIDIA and of AMD: they make islands."""
 
 PCIE_KINDS = (LinkKind.PIX, LinkKind.PXB, LinkKind.PHB, LinkKind.NODE, LinkKind.SYS)
 
@@ -46,6 +53,7 @@ _PCIE_CODES = {
     "PHB": LinkKind.PHB,
     "NODE": LinkKind.NODE,
     "SYS": LinkKind.SYS,
+    "PCIE": LinkKind.PCIE,
     "SOC": LinkKind.SYS,  # the word of old drivers
 }
 
@@ -60,7 +68,7 @@ class Link:
     kind
         The kind of its code.
     nvlinks
-        Number of NVLinks; 0 for other kinds.
+        Number of NVLinks; 1 for XGMI, whose tools do not tell how many there are; 0 for other kinds.
     gb_per_s
         What one large copy gets, one direction, GB/s (10**9 bytes).
     source
@@ -75,18 +83,33 @@ class Link:
     source: str
     derived: bool
 
+    @property
+    def code(self) -> str:
+        """What people call it: ``NV12``, ``XGMI``."""
+        return f"NV{self.nvlinks}" if self.kind is LinkKind.NVLINK else self.kind.value
+
 
 def parse_code(code: str | None) -> tuple[LinkKind, int]:
-    """Return the kind of *code* and its number of NVLinks, 0 for other kinds."""
+    """Return the kind of *code* and its number of NVLinks: 1 for XGMI, 0 for other kinds."""
     if code is None:
         return LinkKind.UNKNOWN, 0
     if match := _NVLINK.fullmatch(code):
         count = int(match[1])
         return (LinkKind.NVLINK, count) if 0 < count <= _MOST_NVLINKS else (LinkKind.UNKNOWN, 0)
+    if code == LinkKind.XGMI:
+        return LinkKind.XGMI, 1
     return _PCIE_CODES.get(code, LinkKind.UNKNOWN), 0
 
 
-def link(code: str | None, a: Card | None, b: Card | None, *, is_power9: bool = False) -> Link:
+def link(
+    code: str | None,
+    a: Card | None,
+    b: Card | None,
+    *,
+    is_power9: bool = False,
+    ports: tuple[Pcie | None, Pcie | None] = (None, None),
+    blocked: str | None = None,
+) -> Link:
     """
     Return what the link *code* between the cards *a* and *b* carries.
 
@@ -98,20 +121,32 @@ def link(code: str | None, a: Card | None, b: Card | None, *, is_power9: bool = 
         The cards at its ends; None when unknown, which counts as PCIe Gen4 or 25 GB/s per NVLink.
     is_power9
         The CPUs are POWER9, which GPUs reach over NVLink instead of PCIe.
+    ports
+        Their PCIe ports: a slot may be slower than the card.
+    blocked
+        Why there are no peer-to-peer copies between them: then even NVLinks carry none, and what is left is the way through the
+        host, of unknown closeness.
     """
     kind, nvlinks = parse_code(code)
+    if blocked is not None and kind is not LinkKind.UNKNOWN:
+        remark = f"no P2P ({blocked}), staged through the host"
+        return _pcie(LinkKind.UNKNOWN if kind in DIRECT_KINDS else kind, "staged", a, b, remark, ports)
     match kind:
         case LinkKind.NVLINK:
             return nvlink(nvlinks, a, b)
+        case LinkKind.XGMI:
+            return _xgmi(a, b)
+        case LinkKind.PCIE:
+            return _pcie(kind, "across_sockets", a, b, "PCIe of unknown level: taken as across sockets", ports)
         case LinkKind.UNKNOWN:
             why = "link unknown" if code is None else f"link code {code!r} not understood"
-            return _pcie(kind, "staged", a, b, f"{why}: taken as staged through the host")
+            return _pcie(kind, "staged", a, b, f"{why}: taken as staged through the host", ports)
         case LinkKind.SYS if is_power9:
             constants = _constants()["power9"]
             return Link(kind, 0, float(constants["across_sockets"]), constants["source"], derived=False)
     if not all(card is None or card.p2p_over_pcie for card in (a, b)):
-        return _pcie(kind, "staged", a, b, "no P2P on this card, staged through the host")
-    return _pcie(kind, "across_sockets" if kind is LinkKind.SYS else "p2p", a, b, "")
+        return _pcie(kind, "staged", a, b, "no P2P on this card, staged through the host", ports)
+    return _pcie(kind, "across_sockets" if kind is LinkKind.SYS else "p2p", a, b, "", ports)
 
 
 def nvlink(count: int, a: Card | None, b: Card | None) -> Link:
@@ -133,17 +168,49 @@ def nvlink(count: int, a: Card | None, b: Card | None) -> Link:
     return Link(LinkKind.NVLINK, count, round(share * count * peak, 1), source, derived=True)
 
 
-def pcie_port(card: Card | None) -> Link:
-    """Return what the PCIe port of *card* carries, one direction; a shared uplink is such a port too."""
-    return _pcie(LinkKind.PIX, "p2p", card, card, "")
-
-
-def _pcie(kind: LinkKind, column: str, a: Card | None, b: Card | None, remark: str) -> Link:
-    """Return a link of the class of the older end; *column* of ``data/links.json`` is how copies travel."""
-    ends = [(card.pcie_gen, card.pcie_lanes) for card in (a, b) if card is not None]
+def _xgmi(a: Card | None, b: Card | None) -> Link:
+    """Return one XGMI link between the cards *a* and *b*: the slower of what both have."""
     constants = _constants()
-    gen = min((g for g, _ in ends), default=int(constants["pcie_unknown_card_gen"]))
-    lanes = min((n for _, n in ends), default=16)
+    rows = {row["card"]: row for row in constants["xgmi"]}
+    found = [rows[card.slug] for card in (a, b) if card is not None and card.slug in rows]
+    if not found:
+        found = [rows[None]]
+    row = min(found, key=lambda row: float(row["peak_gb_per_s"]))
+    if "gb_per_s" in row:
+        return Link(LinkKind.XGMI, 1, float(row["gb_per_s"]), row["source"], derived=False)
+    share, peak = float(constants["xgmi_share"]), float(row["peak_gb_per_s"])
+    source = f"derived: {share:.0%} of {peak:g} GB/s ({row['source']})"
+    return Link(LinkKind.XGMI, 1, round(share * peak, 1), source, derived=True)
+
+
+def pcie_port(card: Card | None, port: Pcie | None = None) -> Link:
+    """
+    Return what the PCIe port of *card* carries, one direction; a shared uplink is such a port too.
+
+    *port* is what is known of the slot; without a card, it alone counts.
+    """
+    return _pcie(LinkKind.PIX, "p2p", card, card, "", (port, port))
+
+
+def _pcie(
+    kind: LinkKind,
+    column: str,
+    a: Card | None,
+    b: Card | None,
+    remark: str,
+    ports: tuple[Pcie | None, Pcie | None],
+) -> Link:
+    """Return a link of the class of the slower end; *column* of ``data/links.json`` is how copies travel."""
+    constants = _constants()
+    cards = [(card.pcie_gen, card.pcie_lanes) for card in (a, b) if card is not None]
+    slot_gens = [port.gen for port in ports if port is not None and port.gen is not None and port.gen in _GENERATIONS]
+    slot_lanes = [min(port.width, 16) for port in ports if port is not None and port.width]
+    ends = [*(g for g, _ in cards), *slot_gens]
+    gen = min(ends, default=int(constants["pcie_unknown_card_gen"]))
+    lanes = min((*(n for _, n in cards), *slot_lanes), default=16)
+    if cards and (gen, lanes) != (own := (min(g for g, _ in cards), min(n for _, n in cards))):
+        narrower = f"the slot gives Gen{gen} x{lanes} where the card has Gen{own[0]} x{own[1]}"
+        remark = f"{remark}; {narrower}" if remark else narrower
     row = next((row for row in constants["pcie"] if row["gen"] == gen), None)
     if row is not None:
         rate, origin = float(row[column]), f"PCIe Gen{gen} x{lanes}, measured in {row['source']}"

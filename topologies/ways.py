@@ -6,6 +6,7 @@ When to modify: how traffic is routed.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -17,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from topologies.domains import Device
 from topologies.errors import TopologyError
-from topologies.links import Link, LinkKind
+from topologies.links import DIRECT_KINDS, Link, LinkKind
 from topologies.model import Pair
 from topologies.wiring import Wiring
 
@@ -33,13 +34,15 @@ class Hop:
     A way from one device to another.
 
     *edges* are all directed edges that it crosses; *shared*, of them, those that hops between other GPUs can
-    cross too.
+    cross too. *nvlink* says that it crosses no PCIe, *is_mesh* that it is a link of these two GPUs alone which collectives use
+    together with all others of its kind (XGMI).
     """
 
     gb_per_s: float
     edges: tuple[int, ...]
     shared: tuple[int, ...]
     nvlink: bool
+    is_mesh: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +147,11 @@ def _compile(
         found = links.get((min(a, b), max(a, b)))
         if found is None:
             return None
-        if found.kind is not LinkKind.NVLINK:
+        if found.kind not in DIRECT_KINDS:
             return hop(_over_tree(up[a], up[b]), found.gb_per_s, nvlink=False)
         via = (switch_of["gpu", a],) if ("gpu", a) in switch_of else ()
-        return hop((("gpu", a), *via, ("gpu", b)), found.gb_per_s, nvlink=True)
+        direct = hop((("gpu", a), *via, ("gpu", b)), found.gb_per_s, nvlink=True)
+        return dataclasses.replace(direct, is_mesh=found.kind is LinkKind.XGMI)
 
     hops_of = [[between(a, b) for b in range(gpus)] for a in range(gpus)]
     to_host = [hop(_way_to_memory(way), math.inf, nvlink=False) for way in up]

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topologies.cards import Card, card_of
 from topologies.domains import PCIE_LEVELS, Device, Nest, nest, nic_device, stated_numa
-from topologies.links import PCIE_KINDS, Link, LinkKind, link, nvlink, parse_code, pcie_port
+from topologies.links import DIRECT_KINDS, PCIE_KINDS, Link, LinkKind, link, nvlink, parse_code, pcie_port
 from topologies.model import Pair, Topology
+from topologies.peer import blocked
+from topologies.uplinks import nic_port, uplink
 
 PIX, PXB, PHB, NODE = PCIE_LEVELS
 
@@ -47,7 +49,7 @@ class Edge:
     gb_per_s
         What it carries in one direction; both directions at once get as much.
     kind
-        ``pcie``, ``host bridge``, ``sockets``, or ``NV<n>``.
+        ``pcie``, ``host bridge``, ``sockets``, ``NV<n>`` or ``XGMI``.
     source
         Where the figure comes from.
     """
@@ -97,6 +99,7 @@ class _Builder:
         self.topology = topology
         self.nest = nest(topology)
         self.cards = tuple(card_of(gpu) for gpu in topology.gpus)
+        self.blocked = blocked(topology)
         self.power9_hosts = {
             topology.gpus[i].host
             for (i, j), code in topology.links.items()
@@ -104,11 +107,16 @@ class _Builder:
         }
         self.nodes: dict[Device, Node] = {}
         self.edges: dict[tuple[Device, Device], Edge] = {}
+        # Looked up once for all GPUs: a cluster has thousands.
+        self.host_number = {host: number for number, host in enumerate(topology.hosts)}
+        self.switches = frozenset(self.nest.clusters[PXB])
+        self.switch_of = {g: members for members in self.switches for g in _gpus(members)}
+        self.placed = self._placed_by_statement()
 
     def build(self) -> Wiring:
         above = self._add_pcie_tree()
         links = self._pair_links()
-        self._add_nvlink({pair: found for pair, found in links.items() if found.kind is LinkKind.NVLINK})
+        self._add_nvlink({pair: found for pair, found in links.items() if found.kind in DIRECT_KINDS})
         return Wiring(self.topology, self.cards, self.nodes, self.edges, links, self.nest, above)
 
     def _is_power9_link(self, i: int, j: int, code: str) -> bool:
@@ -124,6 +132,8 @@ class _Builder:
                 self.cards[a.index],
                 self.cards[b.index],
                 is_power9=self._is_power9(a.index),
+                ports=(a.pcie, b.pcie),
+                blocked=self.blocked.get((a.index, b.index)),
             )
             for a, b in itertools.combinations(gpus, 2)
             if a.host == b.host
@@ -135,15 +145,15 @@ class _Builder:
     def _add_pcie_tree(self) -> dict[Device, Device]:
         """Add what the devices hang from, from the hosts down, then the devices."""
         above: dict[Device, Device] = {}
-        nic_port: dict[Device, Link] = {}
+        nic_ports: dict[Device, Link] = {}
         for gpu in self.topology.gpus:
-            node: Device = ("host", self.topology.hosts.index(gpu.host))
+            node: Device = ("host", self.host_number[gpu.host])
             self.nodes[node] = Node(gpu.host or "host")
             above["gpu", gpu.index] = node
             for nic in self.topology.gpu_nic.get(gpu.index, {}):
                 device = nic_device(self.topology, gpu.host, nic)
                 above.setdefault(device, node)
-                nic_port.setdefault(device, self._port(gpu.index))
+                nic_ports.setdefault(device, nic_port(self.topology, nic) or self._nic_port_like(gpu.index))
         number = {kind: itertools.count() for kind in ("numa", "root", "switch")}
         for kind, level in (("numa", NODE), ("root", PHB), ("switch", PXB), ("switch", PIX)):
             for members in self.nest.clusters[level]:
@@ -154,10 +164,9 @@ class _Builder:
             port = self._port(gpu.index)
             self.nodes["gpu", gpu.index] = Node(f"GPU{gpu.index}", card.slug if card else None)
             self._join(("gpu", gpu.index), above["gpu", gpu.index], port.gb_per_s, "pcie", port.source)
-        for device, port in nic_port.items():
-            source = f"the port of a GPU ({port.source}): what the NIC itself carries is not stated"
+        for device, port in nic_ports.items():
             self.nodes[device] = Node(str(device[1]))
-            self._join(device, above[device], port.gb_per_s, "pcie", source)
+            self._join(device, above[device], port.gb_per_s, "pcie", port.source)
         return above
 
     def _exists(self, level: LinkKind, members: tuple[Device, ...]) -> bool:
@@ -165,21 +174,21 @@ class _Builder:
         gpus = _gpus(members)
         if not gpus:
             return False
-        if level is PIX and members in self.nest.clusters[PXB]:
+        if level is PIX and members in self.switches:
             return False  # the same switch
         if len(members) > 1:
             return True
         if level is NODE:
             return stated_numa(self.topology.gpus[gpus[0]]) is not None
-        return level is PHB and self._has_pcie_code(gpus[0])
+        return level is PHB and gpus[0] in self.placed
 
-    def _has_pcie_code(self, index: int) -> bool:
-        """Whether some code of GPU *index* tells its PCIe place: then it has a root complex of its own."""
-        codes = [
-            self.topology.link(index, other) for other in range(len(self.topology.gpus)) if other != index
-        ]
-        codes += self.topology.gpu_nic.get(index, {}).values()
-        return any(parse_code(code)[0] in (LinkKind.PHB, LinkKind.NODE, LinkKind.SYS) for code in codes)
+    def _placed_by_statement(self) -> frozenset[int]:
+        """Return the GPUs whose PCIe place some code or path tells: each has a root complex of its own at least."""
+        stated = list(self.topology.links.items())
+        stated += [((g, g), code) for g, nics in self.topology.gpu_nic.items() for code in nics.values()]
+        stated += [((g.index, g.index), PHB) for g in self.topology.gpus if g.pcie is not None and g.pcie.root is not None]
+        kinds = (PHB, NODE, LinkKind.SYS)
+        return frozenset(g for pair, code in stated if parse_code(code)[0] in kinds for g in pair)
 
     def _hang(self, node: Device, members: tuple[Device, ...], above: dict[Device, Device]) -> None:
         """Put *node* between *members* and what they hung from."""
@@ -195,7 +204,8 @@ class _Builder:
                 total = sum(port.gb_per_s for port in self._root_ports(gpus))
                 self._join(node, parent, total, "host bridge", f"sum of its root ports: {fastest.source}")
             case _:
-                self._join(node, parent, fastest.gb_per_s, "pcie", f"uplink of the switch: {fastest.source}")
+                shared = uplink(self.topology, members) or fastest
+                self._join(node, parent, shared.gb_per_s, "pcie", f"uplink of the switch: {shared.source}")
         self.nodes[node] = Node(self._label(node, gpus))
         above[node] = parent
         for device in members:
@@ -203,8 +213,12 @@ class _Builder:
 
     def _root_ports(self, gpus: Iterable[int]) -> list[Link]:
         """Return one port for each switch or lone GPU among *gpus* that hangs from the root complex."""
-        below = {_gpus(members) for members in self.nest.clusters[PXB]} - {()}
-        return [max(map(self._port, switch), key=_rate) for switch in sorted(below) if set(switch) <= set(gpus)]
+        below = {_gpus(members): members for members in map(self.switch_of.__getitem__, gpus)}
+        return [
+            uplink(self.topology, members) or max(map(self._port, switch), key=_rate)
+            for switch, members in sorted(below.items())
+            if set(switch) <= set(gpus)
+        ]
 
     def _label(self, node: Device, gpus: tuple[int, ...]) -> str:
         if node[0] != "numa":
@@ -218,7 +232,15 @@ class _Builder:
     def _port(self, index: int) -> Link:
         """Return what joins GPU *index* to the CPU's side of the machine."""
         card = self.cards[index]
-        return nvlink(_POWER9_NVLINKS_TO_CPU, card, card) if self._is_power9(index) else pcie_port(card)
+        if self._is_power9(index):
+            return nvlink(_POWER9_NVLINKS_TO_CPU, card, card)
+        return pcie_port(card, self.topology.gpus[index].pcie)
+
+    def _nic_port_like(self, index: int) -> Link:
+        """Return the port of GPU *index* for a NIC of which no source states the port."""
+        port = self._port(index)
+        source = f"the port of a GPU ({port.source}): what the NIC itself carries is not stated"
+        return replace(port, source=source)
 
     def _socket_link(self, index: int) -> Link:
         card = self.cards[index]
@@ -240,7 +262,7 @@ class _Builder:
         numbers = itertools.count()
         for part in connected(links):
             kinds = {parse_code(self.topology.link(i, j))[0] for i, j in itertools.combinations(part, 2)}
-            if kinds.isdisjoint(PCIE_KINDS) and any(total[g] > _most_nvlinks(self.cards[g]) for g in part):
+            if kinds.isdisjoint({*PCIE_KINDS, LinkKind.XGMI}) and any(total[g] > _most_nvlinks(self.cards[g]) for g in part):
                 node: Device = ("nvswitch", next(numbers))
                 self.nodes[node] = Node(f"NVSwitch {node[1]}")
                 for g in part:
@@ -249,7 +271,7 @@ class _Builder:
             else:
                 for (i, j), found in links.items():
                     if i in part:
-                        self._join(("gpu", i), ("gpu", j), found.gb_per_s, f"NV{found.nvlinks}", found.source)
+                        self._join(("gpu", i), ("gpu", j), found.gb_per_s, found.code, found.source)
 
 
 def connected(pairs: Iterable[Pair]) -> tuple[tuple[int, ...], ...]:

@@ -1,0 +1,1 @@
+"""The PCIe tree as lspci and sysfs tell it."""

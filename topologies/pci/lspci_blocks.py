@@ -1,0 +1,209 @@
+"""
+Read the blocks of ``lspci``, ``-v``, ``-vv``, ``-nn``, ``-k``: a line that names a function, and what stands below it.
+
+What a block says is found by its words wherever they stand in it, so that lost tabs and wrapped lines do no harm.
+
+When to modify: the tool prints another fact about a function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+
+from topologies.errors import TopologyError
+from topologies.parts import BridgeKind
+from topologies.ports import BRIDGE_CLASS, MOST_FUNCTIONS, Function, full_bus_id, generation, lanes
+
+BUS_ID = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+
+_CLASSES = {
+    "VGA compatible controller": 0x0300, "3D controller": 0x0302, "Display controller": 0x0380,
+    "Processing accelerators": 0x1200, "Ethernet controller": 0x0200, "Infiniband controller": 0x0207,
+    "InfiniBand controller": 0x0207, "Fabric controller": 0x0208, "PCI bridge": BRIDGE_CLASS, "Host bridge": 0x0600,
+}  # fmt: skip
+
+_CLASS = rf"{'|'.join(_CLASSES)}"
+TELLING = re.compile(
+    rf"(?<![\w:.-]){BUS_ID}[ \t]+(?:(?:{_CLASS})(?:[ \t]+\[[0-9a-f]{{4}}\])?|(?:Class[ \t]+)?(?:03|12|02|06)[0-9a-f]{{2}}):[ \t]"
+)
+"""A line that names a function of a class that matters here, wherever in the line it begins."""
+
+_HEADER = re.compile(
+    rf"[ \t]*({BUS_ID})[ \t]+(?:([0-9a-f]{{4}})|([A-Z0-9][^\[\]:\n]{{2,60}}?)(?:[ \t]+\[([0-9a-f]{{4}})\])?):[ \t](.{{0,300}})"
+)
+_BRACKETS = re.compile(r"\[([^\[\]]{1,60})\]")
+_IDS = re.compile(r"\[([0-9a-f]{4}):[0-9a-f]{4}\]|(?:Device[ \t]+|^)([0-9a-f]{4}):[0-9a-f]{4}\b")
+_IS_ID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4})?")
+_MAKER = re.compile(r"\[(?:AMD|AMD/ATI|ATI)\]")
+
+_LINK_CAN = re.compile(r"LnkCap:\s*(?:Port\s+#?\d+,\s*)?Speed\s+([0-9.]{1,5})\s?GT/s,\s*Width\s+x(\d{1,3})")
+_LINK_NOW = re.compile(
+    r"LnkSta:\s*Speed\s+([0-9.]{1,5})\s?GT/s(?:\s*\(\w+\))?,\s*Width\s+x(\d{1,3})"
+)
+_PORT = re.compile(r"Express\s+(?:\(v\d\)\s+)?(Root\s+Port|Upstream\s+Port|Downstream\s+Port)")
+_BUSES = re.compile(r"Bus:\s*primary=[0-9a-f]{2},\s*secondary=([0-9a-f]{2})")
+_ACS = re.compile(r"ACSCtl:[^\n]*?ReqRedir([+-])\s+CmpltRedir([+-])")
+_NUMA = re.compile(r"NUMA node:\s*(\d{1,4})\b")
+_DRIVER = re.compile(r"Kernel driver in use:\s*([\w-]{1,40})")
+
+_ONCE = (_BUSES, re.compile("LnkCap:"), _NUMA, _DRIVER)
+"""What the block of a function says no more than once."""
+
+_KINDS = {
+    "Root": BridgeKind.ROOT_PORT, "Upstream": BridgeKind.UPSTREAM, "Downstream": BridgeKind.DOWNSTREAM,
+}  # fmt: skip
+
+
+def read_blocks(lines: Sequence[str], functions: dict[str, Function], warnings: list[str]) -> set[str]:
+    """
+    Add the functions that *lines* name to *functions*, and what they say about each; *warnings* gets what is not known.
+
+    Returns
+    -------
+    set of str
+        The buses that are root buses for sure.
+
+    Raises
+    ------
+    TopologyError
+        If there are more functions than any machine has.
+    """
+    roots: set[str] = set()
+    headers: list[tuple[int, re.Match[str]]] = []
+    for position, line in enumerate(lines):
+        if line[:1] != "\t" and ": " in line and "." in line and (match := _HEADER.match(line)):
+            headers.append((position, match))
+            if len(headers) > MOST_FUNCTIONS:
+                raise TopologyError(f"lspci lists more than {MOST_FUNCTIONS:,} functions: cut the text down to one machine")
+    first_of: dict[str, bool] = {}
+    hanging: set[str | None] = set()  # buses below bridges whose own line is missing
+    ends = [*(position for position, _ in headers), len(lines)]
+    for (position, match), end in zip(headers, ends[1:], strict=True):
+        found = _function(match)
+        if found is None:
+            continue
+        body = "\n".join(lines[position + 1 : end])
+        own = _end_of_block(found, body)
+        _read_body(found, body[:own])
+        if own < len(body):
+            domain = found.bus_id.partition(":")[0]
+            hanging |= {f"{domain}:{bus}" for bus in _BUSES.findall(body, own)}
+            warnings.append(
+                f"the block of {found.bus_id} in lspci goes on with that of another device, whose first line is missing: it is left out, "
+                "and where what is below it hangs is unknown"
+            )
+        first_of.setdefault(found.bus_id.partition(":")[0], found.bus_id.endswith(":00:00.0"))
+        if found.code == 0x0600 or "Root Port" in match[5]:
+            roots.add(found.bus)
+        known = functions.get(found.bus_id)
+        functions[found.bus_id] = found if known is None else joined(known, found)
+    return roots | _top_buses(functions, first_of, hanging)
+
+
+def _end_of_block(found: Function, body: str) -> int:
+    """Return where in *body* what is told of *found* ends: a device whose first line is missing may go on there."""
+    twice = [matches[1].start() for pattern in _ONCE if len(matches := [*islice(pattern.finditer(body), 2)]) > 1]
+    bridge = _BUSES.search(body)
+    if bridge and found.code not in (None, BRIDGE_CLASS):
+        twice.append(bridge.start())
+    if not twice:
+        return len(body)
+    blank = body.rfind("\n\n", 0, min(twice))
+    return min(twice) if blank < 0 else blank
+
+
+def _top_buses(functions: dict[str, Function], first_of: dict[str, bool], hanging: set[str | None]) -> set[str]:
+    """Return the buses below no bridge, not even one of *hanging*, of domains listed from their first function on and with bridges."""
+    below = hanging | {f.bus_below for f in functions.values() if f.bus_below is not None}
+    whole = {domain for domain, is_whole in first_of.items() if is_whole}
+    with_bridges = {bus.partition(":")[0] for bus in below if bus}
+    return {
+        f.bus
+        for f in functions.values()
+        if f.bus not in below and (domain := f.bus_id.partition(":")[0]) in whole and domain in with_bridges
+    }
+
+
+def _function(match: re.Match[str]) -> Function | None:
+    bus_id = full_bus_id(match[1])
+    if bus_id is None:
+        return None
+    bare_code, words, code_in_brackets, rest = match.groups()[1:]
+    code: int | None = None
+    if number := code_in_brackets or bare_code:
+        code = int(number, 16)
+    elif words in _CLASSES:
+        code = _CLASSES[words]
+    elif words.startswith("Class ") and re.fullmatch(r"[0-9a-f]{4}", words[6:]):
+        code = int(words[6:], 16)
+    is_virtual = "Virtual Function" in rest
+    return Function(
+        bus_id,
+        code=None if is_virtual else code,
+        vendor=vendor(rest),
+        name=product(rest),
+        is_lost="(rev ff)" in rest,
+    )
+
+
+def vendor(text: str) -> str | None:
+    """Return the maker of the function that *text* describes, as `Function.vendor` calls it."""
+    ids = {a or b for a, b in _IDS.findall(text)}
+    if "NVIDIA" in text or "nVidia" in text or "10de" in ids:
+        return "nvidia"
+    if "[AMD/ATI]" in text or "ATI Technologies" in text or "1002" in ids:
+        return "amd"
+    is_virtual = "Red Hat" in text or "QEMU" in text or "VMware" in text or not ids.isdisjoint({"1b36", "15ad"})
+    return "virtual" if is_virtual else None
+
+
+def product(text: str) -> str | None:
+    """Return the name of a product: what stands in the last brackets of *text* that are neither ids nor the maker."""
+    text = _MAKER.sub("", text.partition(" (prog-if")[0])
+    names = [name for name in _BRACKETS.findall(text) if not _IS_ID.fullmatch(name)]
+    return names[-1].strip() if names else None
+
+
+def _read_body(found: Function, body: str) -> None:
+    if not body:
+        return
+    if match := _LINK_CAN.search(body):
+        found.can = generation(match[1]), lanes(match[2])
+    if match := _LINK_NOW.search(body):
+        found.now = generation(match[1]), lanes(match[2])
+    if match := _PORT.search(body):
+        found.port = _KINDS[match[1].split()[0]]
+    if match := _BUSES.search(body):
+        found.bus_below = f"{found.bus_id.partition(':')[0]}:{match[1]}"
+    if match := _ACS.search(body):
+        found.acs_redirect = match[1] == "+" or match[2] == "+"
+    if match := _NUMA.search(body):
+        found.numa = match[1]
+    if match := _DRIVER.search(body):
+        found.driver = match[1]
+    found.is_denied = found.can == (None, None) and "<access denied>" in body
+    found.is_lost = found.is_lost or "Unknown header type 7f" in body
+
+
+def joined(a: Function, b: Function) -> Function:
+    """Return one function of two that a text states: each fact from the first that has it."""
+    return Function(
+        a.bus_id,
+        code=a.code if a.code is not None else b.code,
+        vendor=a.vendor or b.vendor,
+        name=a.name or b.name,
+        numa=a.numa or b.numa,
+        can=a.can if a.can != (None, None) else b.can,
+        now=a.now if a.now != (None, None) else b.now,
+        port=a.port or b.port,
+        bus_below=a.bus_below or b.bus_below,
+        acs_redirect=a.acs_redirect if a.acs_redirect is not None else b.acs_redirect,
+        above=a.above or b.above,
+        root=a.root or b.root,
+        is_placed=a.is_placed or b.is_placed,
+        is_denied=(a.is_denied or b.is_denied) and (None, None) == a.can == b.can,
+        is_lost=a.is_lost or b.is_lost,
+        driver=a.driver or b.driver,
+    )
