@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-from collections.abc import Callable
 from typing import BinaryIO
 
+from topologies.clusters import short_form
+from topologies.clusters.by_host import by_host
+from topologies.clusters.collect import collect
+from topologies.clusters.marks import prefixes_of_outputs
+from topologies.documents import document_read
 from topologies.errors import TopologyError
-from topologies.merge import merge
+from topologies.files import read_source
+from topologies.merging.merge import merge
 from topologies.model import Topology
-from topologies.read import read_bytes, read_text
-from topologies.text import MAX_BYTES, too_large
+from topologies.pages.text import TAKEN_AS_ONE, decode, one_machine
+from topologies.read import read_text
 
 LIVE = "live"
 _PICK = re.compile(r"(?P<source>.+)#(?P<pick>[0-9]{1,4})", re.DOTALL)
@@ -30,7 +34,8 @@ def load(source: str, *, stdin: BinaryIO | None = None) -> Topology:
     ----------
     source
         A file, ``-``, the name of a shipped machine, or ``live``; ``#2`` behind it takes the second matrix of a text;
-        ``a.txt+gpus.csv`` joins several sources of one machine. A file whose name contains ``+`` or ``#`` wins.
+        ``a.txt+gpus.csv`` joins several sources of one machine; ``dgx-h100 x 16 @ 8x50GB/s`` is a cluster in a few words. A text in
+        which several hosts talk (``pdsh``, ``srun -l``) is a cluster. A file whose name contains ``+`` or ``#`` wins.
     stdin
         What ``-`` reads.
 
@@ -59,7 +64,7 @@ def _exists(path: str) -> bool:
 
 def _load_one(source: str, stdin: BinaryIO | None) -> Topology:
     if _exists(source):
-        return read_bytes(_file(source), name=source)
+        return _read(read_source(source), source)
     match = _PICK.fullmatch(source)
     if match is not None:
         return _load_named(match["source"], stdin, int(match["pick"]))
@@ -68,15 +73,20 @@ def _load_one(source: str, stdin: BinaryIO | None) -> Topology:
 
 def _load_named(source: str, stdin: BinaryIO | None, pick: int | None) -> Topology:
     if source == "-":
-        if stdin is None:
-            raise TopologyError("standard input is closed, so - cannot be read")
-        return read_bytes(_limited(stdin.read, "<stdin>"), name="<stdin>", pick=pick)
+        return _read(read_source(source, stdin), "<stdin>", pick)
     if source == LIVE:
-        from topologies.nvml import read_live
+        from topologies.nvml.live import read_live
+        from topologies.pci.sysfs import add_host_facts
 
-        return read_live()
+        return add_host_facts(read_live())
     if _exists(source):
-        return read_bytes(_file(source), name=source, pick=pick)
+        return _read(read_source(source), source, pick)
+    if os.path.islink(source):
+        raise TopologyError("this is a link that leads nowhere", where=source)
+    if short_form.looks_like(source):
+        if pick is not None:
+            raise TopologyError(f"#{pick} picks one of several matrices in a text, and {source!r} is no text")
+        return short_form.read(source)
     if os.sep in source or re.search(r"\.\w{1,5}$", source):
         raise TopologyError(
             "there is no such file; `placement catalog machines` lists the shipped machines", where=source
@@ -86,19 +96,13 @@ def _load_named(source: str, stdin: BinaryIO | None, pick: int | None) -> Topolo
     return read_text(machine_text(source), name=source, pick=pick)
 
 
-def _file(path: str) -> bytes:
-    try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise TopologyError("this is a folder; give a file", where=path)
-        with open(path, "rb") as file:
-            return _limited(file.read, path)
-    except OSError as error:
-        raise TopologyError(f"cannot be read: {error.strerror}", where=path) from None
-
-
-def _limited(read: Callable[[int], bytes], name: str) -> bytes:
-    """Return everything that *read* gives, or refuse when it is too much; never holds more than the limit."""
-    data = read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise too_large(name)
-    return data
+def _read(data: bytes, name: str, pick: int | None = None) -> Topology:
+    """Return what *data* describes: one machine, or the several hosts that talk in it unless one of its matrices is picked."""
+    text = decode(data, name=name)
+    hosts = {} if pick is not None or document_read.looks_like(text) else by_host(text)
+    if hosts:
+        return collect({host: read_text(said, name=f"{name}[{host}]") for host, said in hosts.items()})
+    machine = read_text(text, name=name, pick=pick)
+    if pick is None and not document_read.looks_like(text) and not any(TAKEN_AS_ONE in warning for warning in machine.warnings):
+        machine = machine.replace(warnings=(*machine.warnings, *one_machine(prefixes_of_outputs(text))))
+    return machine

@@ -1,0 +1,1 @@
+"""Many hosts as one machine, and what joins them."""

@@ -1,0 +1,195 @@
+"""
+Hosts that were read one by one, as one machine.
+
+When to modify: `Topology` gets a field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from topologies.errors import TopologyError
+from topologies.model import Gpu, Topology
+from topologies.networks.fabric import fabric_domains
+from topologies.networks.hosts import MOST_HOSTS, natural
+from topologies.pages.reading import listing
+from topologies.parts import Host, Network
+from topologies.peer_kinds import all_kinds, fields_of
+
+FORMAT = "cluster"
+
+
+def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -> Topology:
+    """
+    Return *machines* as one machine of several hosts, in natural order of their names.
+
+    Parameters
+    ----------
+    machines
+        What was read of each host. One that has several hosts already keeps their names; a lone host without a name gets that of
+        its key.
+    warnings
+        What else the reader must know, such as hosts that are left out.
+
+    Raises
+    ------
+    TopologyError
+        If two are the same host, or there are none or too many.
+    """
+    hosts = _named_hosts(machines)
+    if not hosts:
+        raise TopologyError("there is no host to collect")
+    if len(hosts) > MOST_HOSTS:
+        raise TopologyError(f"{len(hosts):,} hosts; at most {MOST_HOSTS:,} are read")
+    _refuse_twins(hosts)
+    ordered = {name: hosts[name] for name in sorted(hosts, key=natural)}
+    start: dict[str, int] = {}
+    gpus: list[Gpu] = []
+    for name, machine in ordered.items():
+        start[name] = len(gpus)
+        gpus += (gpu.replace(index=start[name] + gpu.index, host=name) for gpu in machine.gpus)
+    fabric, unclear = fabric_domains(gpus)
+    network = _network(machines)
+    if fabric and not any(domain.kind == "nvlink" for domain in (network.domains if network else ())):
+        network = Network(domains=fabric) if network is None else Network(
+            network.rails, network.gb_per_s, (*network.domains, *fabric)
+        )  # fmt: skip
+    peers: dict[str, dict[tuple[int, int], str]] = {}
+    for h, machine in ordered.items():
+        for kind, of_kind in all_kinds(machine).items():
+            peers.setdefault(kind, {}).update({(i + start[h], j + start[h]): state for (i, j), state in of_kind.items()})
+    return Topology(
+        gpus=tuple(gpus),
+        links={(i + start[h], j + start[h]): code for h, m in ordered.items() for (i, j), code in m.links.items()},
+        nics={qualified(h, nic): device for h, m in ordered.items() for nic, device in m.nics.items()},
+        gpu_nic={
+            index + start[h]: {qualified(h, nic): code for nic, code in nics.items()}
+            for h, m in ordered.items()
+            for index, nics in sorted(m.gpu_nic.items())
+        },
+        format=FORMAT,
+        warnings=(*_by_text(ordered), *warnings, *unclear),
+        columns=frozenset().union(*(m.columns for m in ordered.values())),
+        rows_missing=tuple(qualified(h, row) for h, m in ordered.items() for row in m.rows_missing),
+        rows_partial_cells_seen={
+            qualified(h, row): cells for h, m in ordered.items() for row, cells in m.rows_partial_cells_seen.items()
+        },
+        conflict=tuple(qualified(h, cell) for h, m in ordered.items() for cell in m.conflict),
+        extra_columns=tuple(dict.fromkeys(column for m in ordered.values() for column in m.extra_columns)),
+        other_columns=sum(m.other_columns for m in ordered.values()),
+        **fields_of(peers),
+        gpus_near_cpu=_near(ordered, start),
+        nic_details={qualified(h, nic): details for h, m in ordered.items() for nic, details in m.nic_details.items()},
+        host_facts={h: facts for h, m in ordered.items() if (facts := _facts(m)) != Host()},
+        network=network,
+    )
+
+
+def qualified(host: str, name: str) -> str:
+    """Return the name that *name* of *host* has among those of other hosts: ``node0:NIC0``."""
+    return name if name.startswith(f"{host}:") else f"{host}:{name}"
+
+
+def split(machine: Topology) -> dict[str | None, Topology]:
+    """Return each host of *machine* on its own: the inverse of `collect` but for what says nothing about one host."""
+    if len(machine.hosts) == 1:
+        return {machine.hosts[0]: machine}
+    members: dict[str | None, list[int]] = {}
+    for gpu in machine.gpus:
+        members.setdefault(gpu.host, []).append(gpu.index)
+    codes: dict[str | None, dict[tuple[int, int], str]] = {host: {} for host in members}
+    states = {kind: {host: dict[tuple[int, int], str]() for host in members} for kind in all_kinds(machine)}
+    for pairs, of_host in ((machine.links, codes), *((of_kind, states[kind]) for kind, of_kind in all_kinds(machine).items())):
+        for (i, j), code in pairs.items():
+            if machine.gpus[i].host == machine.gpus[j].host:
+                of_host[machine.gpus[i].host][i, j] = code
+    nics: dict[str | None, dict[str, str | None]] = {host: {} for host in members}
+    owner = {qualified(str(host), ""): host for host in members}
+    for nic, device in machine.nics.items():
+        nics.get(owner.get(nic.partition(":")[0] + ":"), {})[nic] = device
+    local = {g: k for indices in members.values() for k, g in enumerate(indices)}
+    return {
+        host: Topology(
+            gpus=tuple(machine.gpus[g].replace(index=local[g]) for g in indices),
+            links={(local[i], local[j]): code for (i, j), code in codes[host].items()},
+            nics=nics[host],
+            gpu_nic={
+                local[g]: {nic: code for nic, code in machine.gpu_nic[g].items() if nic in nics[host]}
+                for g in indices
+                if g in machine.gpu_nic
+            },
+            format=machine.format,
+            columns=machine.columns,
+            **fields_of(
+                {
+                    kind: {(local[i], local[j]): state for (i, j), state in of_kind[host].items()}
+                    for kind, of_kind in states.items()
+                    if of_kind[host]
+                }
+            ),
+            nic_details={nic: machine.nic_details[nic] for nic in nics[host] if nic in machine.nic_details},
+            host_facts={host: machine.host_facts[host]} if host in machine.host_facts else {},
+        )
+        for host, indices in members.items()
+    }
+
+
+def _named_hosts(machines: Mapping[str, Topology]) -> dict[str, Topology]:
+    found: dict[str, Topology] = {}
+    for key, machine in machines.items():
+        for own, part in split(machine).items():
+            name = key if own is None else own
+            if name in found:
+                raise TopologyError(f"the host {name!r} is there twice")
+            found[name] = part
+    return found
+
+
+def _refuse_twins(hosts: Mapping[str, Topology]) -> None:
+    """Refuse two hosts with a GPU in common: they are one, read twice."""
+    seen: dict[str, tuple[str, int]] = {}
+    for name, machine in hosts.items():
+        for gpu in machine.gpus:
+            if gpu.uuid is None:
+                continue
+            host, index = seen.setdefault(gpu.uuid.lower(), (name, gpu.index))
+            if host != name:
+                raise TopologyError(
+                    f"GPU {index} of {host} and GPU {gpu.index} of {name} have the same UUID ({gpu.uuid}): this is the same host twice"
+                )
+
+
+def _network(machines: Mapping[str, Topology]) -> Network | None:
+    stated = {name: machine.network for name, machine in machines.items() if machine.network is not None}
+    if len(stated) > 1:
+        raise TopologyError(f"{listing([*stated])} each state a network: keep it in one of them, or give --network FILE")
+    return next(iter(stated.values()), None)
+
+
+def _by_text(hosts: Mapping[str, Topology]) -> Iterator[str]:
+    """Yield each warning once, with the hosts that it is about before it."""
+    about: dict[str, list[str]] = {}
+    for name, machine in hosts.items():
+        for warning in machine.warnings:
+            about.setdefault(warning, []).append(name)
+    for warning, names in about.items():
+        yield f"{listing(names)}: {warning}"
+
+
+def _near(hosts: Mapping[str, Topology], start: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
+    """Return the GPUs near each CPU; hosts number their CPUs alike, so that each CPU stands for one of every host."""
+    near: dict[int, tuple[int, ...]] = {}
+    for name, machine in hosts.items():
+        for cpu, gpus in machine.gpus_near_cpu.items():
+            near[cpu] = (*near.get(cpu, ()), *(gpu + start[name] for gpu in gpus))
+    return near
+
+
+def _facts(machine: Topology) -> Host:
+    """Return what is known of the lone host of *machine*; its driver may stand among what only one format states."""
+    facts = next(iter(machine.host_facts.values()), Host())
+    driver = machine.stated.get("driver")
+    if facts.driver is None and isinstance(driver, str):
+        return dataclasses.replace(facts, driver=driver)
+    return facts

@@ -1,0 +1,145 @@
+"""
+Texts in which several hosts talk, told less surely than launchers do: ``[node0] ``, ``node0> ``, times and a name before each line, or
+a heading such as ``### node0`` before each block.
+
+People and logs write these for other things than hosts, too. So a name counts only beside others, and where each has an output from
+its beginning, all of one kind.
+
+When to modify: logs or people mark the output of a host in another way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
+
+NO_HOSTS = re.compile(
+    r"(?:GPU|NIC|CPU|NPU|PPU|MLU|DCU|Link|Legend|stdout|stderr|srun|slurmstepd|salloc|sbatch|ssh|pdsh|dshbak|clush|bash|sh|zsh|sudo"
+    r"|info|note|hint|debug|trace|warning|warn|error|critical|fatal|subject|from|to|date|cc|re|time|timestamp"
+    r"|before|after|case|example|machine|matrix|output|run|step|test|try|version|hosts?|host_?names?|slurmd_nodename)[0-9]*|mlx\w*",
+    re.IGNORECASE,
+)
+"""Words before a colon that are labels, tools or levels of a log."""
+
+_NO_HOSTS_HERE = re.compile(
+    r"(?:local[-_]?)?(?:rank|default|proc|process|thread|part|section|chapter|figure|table|attempt|question|answer|driver|cuda|v|line"
+    r"|listing|reply|comment|issue|iteration|epoch|[ABHLTVP](?=[0-9]{1,3}[a-z]?$)|NV|RTX|MI|GB|DGX|HGX|user|notice)"
+    r"[-_. ]?[0-9.]*[a-z]?",
+    re.IGNORECASE,
+)
+"""Further words: what processes, parts of a text and cards are called."""
+
+_TIME = (
+    r"\[?(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}"
+    r"|[0-9]{4}[-/][0-9]{2}[-/][0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:Z| ?[+-][0-9:]{4,6})?"
+    r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?)\]?"
+)
+_MARK = re.compile(
+    rf"(?:{_TIME} )?(?:\[(?P<square>{NAME})\]:?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -)(?= |\t|$)"
+    r"|\((?:[^()=]{1,80} )?pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\)) ?"
+    rf"|{_TIME} (?P<timed>{NAME})(?:(?: [\w./-]{{1,64}}(?:\[[0-9]{{1,9}}\])?)?:|(?=[ \t]|$)) ?"  # syslog, journalctl
+)
+
+_HEADING = re.compile(
+    rf"(?:#{{1,6}} ?|(?:on )?(?:host|hostname|node|server|machine)(?: ?[:=] ?| ))?[`*\"]{{0,3}}(?P<name>(?=[^ ]*[0-9]){NAME}?)"
+    rf"(?:[`*\"]{{0,3}}:?|:[`*\"]{{1,3}})|ok: \[(?P<ansible>{NAME})\](?: => .{{0,200}})?",
+    re.IGNORECASE,
+)
+
+_BEGINNINGS = re.compile(
+    r"(?P<matrix>GPU0\b[ \t|]*X\b)|(?P<table>NVIDIA-SMI [0-9])|(?P<list>^[ \t]*GPU 0: )|(?P<xml><nvidia_smi_log)|(?P<nccl><system\b)"
+    r"|(?P<query>^GPU 0000)|(?P<dcgm>gpuId 0\b)|(?P<rocm>GPU\[0\])|(?P<rows>^[ \t]*0, ?\w)"
+    r"|(?P<columns>\b(?:index|name|uuid|pid|gpu_\w{1,20}), ?\w)"
+    r"|(?P<pci>NVIDIA Corporation)",
+    re.MULTILINE,
+)
+"""Where an output begins, and its kind."""
+
+
+_INNER_BEGINNINGS = re.compile(
+    r"(?P<matrix>GPU0\b[ \t|]*X\b)|(?P<table>\|? ?NVIDIA-SMI [0-9])|(?P<xml><nvidia_smi_log)|(?P<nccl><system\b)|(?P<rocm>GPU\[0\])"
+    r"|(?P<query>\bGPU [0-9A-F]{8}:)|(?P<pci>\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z0-9])"
+    r"|(?P<affinity>The GPUs that have an)"
+)
+"""Where an output begins behind whatever stands before it."""
+
+_LONGEST_PREFIX = 100
+_MOST_PREFIXES = 64
+_MOST_LINES = 2**18
+
+
+def prefixes_of_outputs(text: str) -> list[str]:
+    """
+    Return the prefixes in *text* before which whole outputs of one kind stand: several, or none.
+
+    One that only stands before a single line, such as a number of a line, is none, and times are no difference.
+    """
+    found: dict[str, dict[str, str]] = {}
+    if text.count("\n") > _MOST_LINES:
+        return []
+    lines = text.split("\n")
+    for line in lines:
+        match = _INNER_BEGINNINGS.search(line, 0, 2 * _LONGEST_PREFIX)
+        if match is not None and match.lastgroup is not None and 0 < match.start() <= _LONGEST_PREFIX:
+            prefix = line[: match.start()].rstrip("| \t")
+            bare = re.sub(_TIME, "", prefix).strip()
+            if bare:
+                found.setdefault(match.lastgroup, {}).setdefault(bare, prefix)
+    for prefixes in found.values():
+        if 1 < len(prefixes) <= _MOST_PREFIXES:
+            shown = [prefix for prefix in prefixes.values() if sum(line.startswith(prefix) for line in lines) > 1]
+            if len(shown) > 1:
+                return shown
+    return []
+
+
+def by_mark(lines: list[str]) -> tuple[dict[str, str], set[str]]:
+    """
+    Return what each host says where a mark before the lines names it, and which are certain: none; nothing unless each of several says
+    an output of one kind.
+    """
+    said: dict[str, list[str]] = {}
+    for line in lines:
+        match = _MARK.match(line)
+        host = match[match.lastgroup] if match is not None and match.lastgroup else None
+        if match is not None and host is not None and _is_host(host):
+            said.setdefault(host, []).append(line[match.end() :])
+        elif _BEGINNINGS.search(line):
+            return {}, set()
+    return _if_alike(said), set()
+
+
+def by_heading(lines: list[str]) -> tuple[dict[str, str], set[str]]:
+    """Return what each host says where a heading names it, as `by_mark` does."""
+    said: dict[str, list[str]] = {}
+    host: str | None = None
+    for line in lines:
+        stripped = line.strip()
+        match = _HEADING.fullmatch(stripped) if 0 < len(stripped) < 400 else None
+        name = match["name"] or match["ansible"] if match is not None else None
+        if name is not None and _is_host(name):
+            host = name
+            said.setdefault(host, [])
+        elif host is not None:
+            said[host].append(line)
+        elif _BEGINNINGS.search(line):
+            return {}, set()
+    return _if_alike(said), set()
+
+
+def _is_host(name: str) -> bool:
+    return (
+        NO_HOSTS.fullmatch(name.rstrip("0123456789-_.")) is None
+        and NO_HOSTS.fullmatch(name) is None
+        and _NO_HOSTS_HERE.fullmatch(name) is None
+        and (any(letter.isalpha() for letter in name) or name.count(".") == 3 or ":" in name)
+    )
+
+
+def _if_alike(said: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return what hosts have *said*, unless fewer than two tell of GPUs, or one has no output of a kind that all have."""
+    texts = {host: "\n".join(found) + "\n" for host, found in said.items()}
+    kinds = [of_host for text in texts.values() if (of_host := {str(match.lastgroup) for match in _BEGINNINGS.finditer(text)})]
+    return texts if len(kinds) > 1 and set.intersection(*kinds) else {}
