@@ -14,6 +14,7 @@ from placement.machine import id_ranges
 from placement.menu import Menu
 from placement.workload import Schedule, Workload
 from solvers.result import Result
+from topologies import peer
 
 
 def assumptions(instance: Instance, menu: Menu, result: Result) -> tuple[str, ...]:
@@ -49,6 +50,8 @@ def must_know(instance: Instance) -> tuple[str, ...]:
     cut = len(topology.gpus) * (len(topology.gpus) - 1) // 2 - len(topology.links)
     if cut:
         said.append(f"{cut} GPU pair{'s' if cut > 1 else ''} with an unknown link: taken as host-staged, joined to no island")
+    if off := peer.summary(machine.blocked, machine.usable):
+        said.append(off)
     return (*said, *_too_long(instance.workload))
 
 

@@ -32,6 +32,17 @@ LEAST_CAPABILITY: dict[Engine | Precision, tuple[int, int]] = {
 }
 """Lowest compute capability that runs an engine or a 16-bit type."""
 
+OF_AMD = (0, 0)
+"""
+What cards of AMD have for a compute capability. Those of the catalogue (gfx90a, gfx942) run all engines and both types: vLLM and SGLang
+name them on their installation pages, PyTorch is built for ROCm, and Megatron has a port by AMD.
+"""
+
+
+def runs(compute_capability: tuple[int, int], what: Engine | Precision) -> bool:
+    """Whether a card of *compute_capability* runs *what*."""
+    return compute_capability == OF_AMD or compute_capability >= LEAST_CAPABILITY[what]
+
 
 class Part(StrEnum):
     """An independently chosen part of a role."""
@@ -140,7 +151,7 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
     if part is not Part.ROLLOUT and not any(_layouts(role, hardware)):
         return f"no layout in the menu of {role.name} fills {group}"
     engine = _engine(role, part)
-    have = ".".join(map(str, hardware.compute_capability)) if any(hardware.compute_capability) else "none, as it is not NVIDIA's"
+    have = ".".join(map(str, hardware.compute_capability))
     if not _runs(hardware, engine):
         need = ".".join(map(str, LEAST_CAPABILITY[engine]))
         return (
@@ -195,7 +206,7 @@ def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
 
 
 def _runs(hardware: Hardware, what: Engine | Precision) -> bool:
-    return hardware.compute_capability >= LEAST_CAPABILITY[what]
+    return runs(hardware.compute_capability, what)
 
 
 def _updates(hardware: Hardware, master: Master) -> bool:

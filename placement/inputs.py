@@ -15,7 +15,7 @@ from placement.instance import Instance
 def inputs(instance: Instance) -> dict[str, Any]:
     """Return the resolved inputs of *instance* for the device map."""
     from placement import workload_file
-    from topologies.document import to_document
+    from topologies.documents.document import to_document
 
     document: dict[str, Any] = {
         "version": __version__,

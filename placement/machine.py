@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +18,25 @@ from placement.suggest import nearest
 from topologies.cards import Card, card_of
 from topologies.cards import cards as catalogue
 from topologies.domains import Level, domains
-from topologies.links import LinkKind, parse_code
+from topologies.links import DIRECT_KINDS, parse_code
 from topologies.model import Gpu, Topology
+from topologies.peer import blocked
 from topologies.wiring import Wiring, wiring
 
 QUERY = "nvidia-smi --query-gpu=index,name,memory.total,memory.used,uuid,pci.bus_id --format=csv"
 """The command that tells what a matrix does not."""
 
+AMD_QUERY = "rocm-smi --showproductname --showmeminfo vram"
+"""The same for AMD."""
+
 CUDA_OVERHEAD_MIB = 700
 """NVML's total minus what torch sees, where the catalogue has no measurement: 0.4–0.9 GiB on the cards that were measured."""
+
+MIG = "it is in MIG mode, in which jobs see its instances instead of it (`nvidia-smi -i {ids} -mig 0` ends that)"
+"""Why a GPU that is divided into instances is not used: they have neither NVLink nor peer-to-peer."""
+
+_MOST_PROCESSES = 3
+_LONGEST_COMMAND = 40
 
 
 @dataclass(frozen=True)
@@ -83,8 +94,13 @@ class Machine:
         )
 
     def has_nvlink(self, a: int, b: int) -> bool:
-        """Whether GPUs *a* and *b* are joined by NVLink."""
-        return parse_code(self.topology.link(a, b))[0] is LinkKind.NVLINK
+        """Whether GPUs *a* and *b* are joined by NVLink, or by XGMI, which is AMD's, that carries peer-to-peer copies."""
+        return (min(a, b), max(a, b)) not in self.blocked and parse_code(self.topology.link(a, b))[0] in DIRECT_KINDS
+
+    @functools.cached_property
+    def blocked(self) -> Mapping[tuple[int, int], str]:
+        """The pairs of GPUs whose peer-to-peer copies are off, with the reason."""
+        return blocked(self.topology)
 
     @functools.cached_property
     def is_nvlinked(self) -> bool:
@@ -125,18 +141,43 @@ def _card(topology: Topology, index: int) -> Card:
     gpu = topology.gpus[index]
     if gpu.name is None and gpu.memory_mib is None:
         raise InputError(
-            f"the card and memory of GPU {index} are unknown: run `{QUERY}` on the machine and join its output "
-            "(--topology topo.txt+gpus.csv), or name the cards (--gpu a100-80gb)"
+            f"the card and memory of GPU {index} are unknown: run `{_query(topology)}` on the machine and join its output "
+            f"(--topology topo.txt+gpus.{'txt' if _is_amd(topology) else 'csv'}), or name the cards (--gpu {_example(topology, gpu)})"
         )
     if gpu.name is None:
         raise InputError(
-            f"GPU {index} has {gpu.memory_mib} MiB, but no source names its card: add `name` to the query (`{QUERY}`), "
-            "or name it (--gpu a100-80gb)"
+            f"GPU {index} has {gpu.memory_mib} MiB, but no source names its card: {_ask_name(topology)}, "
+            f"or name it (--gpu {_example(topology, gpu)})"
         )
     card = card_of(gpu)
     if card is None:
         raise _not_catalogued(topology, gpu)
     return card
+
+
+def _is_amd(topology: Topology) -> bool:
+    return topology.format.startswith(("rocm", "amd-smi")) or "XGMI" in topology.links.values()
+
+
+def _query(topology: Topology) -> str:
+    return AMD_QUERY if _is_amd(topology) else QUERY
+
+
+def _ask_name(topology: Topology) -> str:
+    return f"join the output of `{AMD_QUERY}`" if _is_amd(topology) else f"add `name` to the query (`{QUERY}`)"
+
+
+def _example(topology: Topology, gpu: Gpu) -> str:
+    """Return a card that *gpu* may be, as an example: by what is known of its maker, compute capability and memory."""
+    stated = re.fullmatch(r"([0-9]{1,2})\.([0-9])", gpu.compute_capability or "")
+    capability = (0, 0) if _is_amd(topology) else (int(stated[1]), int(stated[2])) if stated else None
+    alike = [card for card in catalogue() if card.compute_capability == capability]
+    if gpu.memory_mib is not None:
+        mib = gpu.memory_mib
+        makers = alike or [card for card in catalogue() if card.compute_capability != (0, 0)]
+        return min(makers, key=lambda card: abs(card.total_mib - mib)).slug
+    usual = {"a100-80gb", "h100-80gb", "mi300x"}
+    return next((card.slug for card in alike if card.slug in usual), alike[0].slug if alike else "a100-80gb")
 
 
 def _not_catalogued(topology: Topology, gpu: Gpu) -> InputError:
@@ -192,12 +233,38 @@ def _unusable(topology: Topology, rules: Rules, visible: Sequence[int] | None) -
         if not 0 <= index < n:
             raise InputError(f"--visible names GPU {index}; this machine has GPUs 0 to {n - 1}")
     reasons = {}
+    divided = _divided(topology)
     for gpu in topology.gpus:
         used = gpu.memory_used_mib or 0
         if not gpu.is_named:
             reasons[gpu.index] = "no source names it"
         elif visible is not None and gpu.index not in visible:
             reasons[gpu.index] = "hidden by --visible or CUDA_VISIBLE_DEVICES"
+        elif gpu.mig is not None and gpu.mig.enabled:
+            reasons[gpu.index] = MIG.format(ids=divided[gpu.host])
         elif rules.busy_mib is not None and used > rules.busy_mib:
-            reasons[gpu.index] = f"other processes hold {used} MiB of it (rule busy: {rules.busy_mib} MiB)"
+            reasons[gpu.index] = f"other processes{_who(gpu)} hold {used} MiB of it (rule busy: {rules.busy_mib} MiB)"
     return reasons
+
+
+def _divided(topology: Topology) -> dict[str | None, str]:
+    """Return for each host its GPUs in MIG mode by their numbers there: ``0,3``."""
+    count: Counter[str | None] = Counter()
+    found: dict[str | None, list[str]] = {}
+    for gpu in topology.gpus:
+        if gpu.mig is not None and gpu.mig.enabled:
+            found.setdefault(gpu.host, []).append(str(count[gpu.host]))
+        count[gpu.host] += 1
+    return {host: ",".join(numbers) for host, numbers in found.items()}
+
+
+def _who(gpu: Gpu) -> str:
+    """Return who holds most memory of *gpu*, in brackets; nothing where no source tells."""
+    largest = sorted(gpu.processes or (), key=lambda process: (-(process.memory_mib or 0), process.pid))
+    words = []
+    for process in largest[:_MOST_PROCESSES]:
+        command = (process.name or "").rpartition("/")[2]
+        command = "".join(c if c.isprintable() else "?" for c in command[:_LONGEST_COMMAND])
+        words.append(f"{command} with pid {process.pid}" if command else f"pid {process.pid}")
+    more = len(largest) - len(words)
+    return f" ({', '.join(words)}{f' and {more} more' if more else ''})" if words else ""

@@ -22,6 +22,12 @@ from topologies.model import Topology
 LIVE = "live"
 DEFAULT_MACHINE = "dgx-a100-80gb"
 
+OTHER_HOST = (
+    "for another host, save what `nvidia-smi topo -m; nvidia-smi -q` prints there (AMD: `rocm-smi --showtopo --showproductname "
+    "--showmeminfo vram`) and give it as --topology FILE"
+)
+"""The way on where no driver answers here."""
+
 ID = re.compile(r"[0-9]{1,4}")
 
 
@@ -78,6 +84,8 @@ def _load(source: str, *, cards: str | None, stdin: BinaryIO | None = None) -> T
     try:
         topology = sources.load(source, stdin=stdin)
     except TopologyError as error:
+        if source == LIVE:
+            raise MachineError(f"{error}; {OTHER_HOST}") from None
         raise _as_ours(error) from None
     return _with_cards(topology, cards)
 

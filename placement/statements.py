@@ -110,10 +110,10 @@ def _by_reason(unusable: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
 
 
 def _with_gpus(indices: tuple[int, ...]) -> Change:
-    """Make GPUs usable that are hidden or busy."""
+    """Make GPUs usable that are hidden, busy or divided."""
 
     def change(i: Instance) -> Instance:
-        freed = tuple(g.replace(memory_used_mib=0) if g.index in indices else g for g in i.machine.topology.gpus)
+        freed = tuple(g.replace(memory_used_mib=0, mig=None) if g.index in indices else g for g in i.machine.topology.gpus)
         visible = None if i.visible is None else tuple(sorted({*i.visible, *indices}))
         topology = i.machine.topology.replace(gpus=freed)
         return i.replace(machine=resolve(topology, i.rules, visible=visible), visible=visible)

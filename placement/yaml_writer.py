@@ -11,6 +11,7 @@ When to modify: the look of the device map.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -29,7 +30,7 @@ _WORDS = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def dump(document: object) -> str:
+def dump(document: object, *, wide: Sequence[str] = ()) -> str:
     """
     Return plain data as YAML text that ends with a newline.
 
@@ -37,6 +38,8 @@ def dump(document: object) -> str:
     ----------
     document
         Mappings with str keys, lists or tuples, str, int, float, bool, None.
+    wide
+        Keys at the top under which each entry of the list stands on one line, however long.
 
     Raises
     ------
@@ -45,9 +48,16 @@ def dump(document: object) -> str:
     ValueError
         If it holds a number that is not finite.
     """
+    if wide and isinstance(document, Mapping) and any(document.get(key) for key in wide):
+        return "".join(_wide(key, entry) if key in wide and entry else dump({key: entry}) for key, entry in document.items())
     if (isinstance(document, Mapping) and document) or (_is_list(document) and document):
         return "".join(f"{line}\n" for line in _block(document, 0))
     return _scalar(document) + "\n"
+
+
+def _wide(key: object, entries: Sequence[Any]) -> str:
+    """Return a list with each entry on one line."""
+    return "".join([f"{_key(key)}:\n", *(f"  - {_flow(entry)}\n" for entry in entries)])
 
 
 def _block(value: Any, indent: int) -> Iterator[str]:
@@ -168,6 +178,7 @@ def _decimal(value: float) -> str:
     return mantissa + ("" if not e or "." in mantissa else ".0") + e + exponent
 
 
+@functools.lru_cache(maxsize=4096)    # the same words stand in a file of a cluster thousands of times
 def _text(value: str) -> str:
     if _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return str(value)

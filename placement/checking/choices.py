@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placement.choices import LEAST_CAPABILITY
+from placement.choices import LEAST_CAPABILITY, runs
 from placement.instance import Instance
 from placement.plans import Plan, RolePlan
 from placement.workload import Engine, LayoutMenu, Master, Precision, Role, RoleName
@@ -91,13 +91,13 @@ def _unsupported(chosen: RolePlan, role: Role, gpus: Sequence[int], instance: In
     have = instance.machine.cards[oldest].compute_capability
     if instance.rules.supported:
         for what in dict.fromkeys(_needs(chosen)):
-            if have < LEAST_CAPABILITY[what]:
+            if not runs(have, what):
                 least = ".".join(map(str, LEAST_CAPABILITY[what]))
                 yield (
                     f"{role.name} uses {what}, which needs compute capability {least}; GPU {oldest} has "
                     f"{'.'.join(map(str, have))} (rule supported)"
                 )
-    first = next((p for p in role.precision if have >= LEAST_CAPABILITY[p]), None)
+    first = next((p for p in role.precision if runs(have, p)), None)
     if first is not None and role.precision.index(first) < role.precision.index(Precision(chosen.precision)):
         yield f"{role.name} has precision {chosen.precision}, although its cards run {first}, which stands before it"
 

@@ -41,6 +41,9 @@ def why_unusable(instance: Instance, gpu: int) -> str | None:
         return "which no source names"
     if instance.visible is not None and gpu not in instance.visible:
         return "which CUDA_VISIBLE_DEVICES hides (rule visible)"
+    mig = gpus[gpu].mig
+    if mig is not None and mig.enabled:
+        return "which is in MIG mode: jobs see its instances instead of it"
     held_mib = gpus[gpu].memory_used_mib or 0
     if busy_mib is not None and held_mib > busy_mib:
         return f"of which other processes hold {held_mib} MiB (rule busy: {busy_mib} MiB)"

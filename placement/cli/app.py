@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
+from typer.core import TyperCommand
 
 app = typer.Typer(
     name="placement",
@@ -28,6 +29,10 @@ SOLVERS = ("cpsat", "exhaustive", "greedy")
 PRESETS = ("guide", "minimal", "strict", "four", "colocate", "free")
 SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets")
 SCHEMAS = ("workload",)
+SOURCES = (
+    "a file, - (standard input), a shipped name, or live; several of one machine joined by + (topo.txt+gpus.csv), one of several "
+    "matrices in a text (topo.txt#2), output of several hosts (pdsh, srun -l), or a cluster in short: 'dgx-h100 x 16 @ 8x50GB/s'."
+)
 MAX_WORKERS = 256
 
 
@@ -49,6 +54,16 @@ Output = Annotated[Optional[Path], typer.Option("-o", "--output", metavar="FILE"
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
+class _Command(TyperCommand):
+    """A command whose help names an argument as its usage does, without the type that Python gives it (``<list[str]>``)."""
+
+    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                setattr(parameter, "display_type_rich", lambda ctx: None)  # noqa: B010 - older releases have no such method
+        return super().get_help(ctx)
+
+
 def _version(value: bool) -> None:
     if value:
         from placement._version import __version__
@@ -65,13 +80,13 @@ def _root(
     pass
 
 
-@app.command()
+@app.command(cls=_Command)
 def plan(
     topology: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
             metavar="SRC",
-            help="The machine: a file, - (standard input), a shipped name, live, or several joined by +. "
+            help=f"The machine: {SOURCES} "
             "Default: live; on a host without an NVIDIA driver the shipped dgx-a100-80gb.",
         ),
     ] = None,
@@ -134,22 +149,74 @@ def plan(
     )
 
 
-@app.command()
+@app.command(cls=_Command)
 def topology(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="A file, -, a shipped name, live, or several joined by +.")],
+    source: Annotated[str, typer.Argument(metavar="SRC", help=f"The machine or cluster: {SOURCES}")],
     gpu: Gpu = None,
     as_json: AsJson = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The same document as YAML: a topology file.")] = False,
-    svg: Annotated[Optional[Path], typer.Option("--svg", metavar="FILE", help="Draw the machine.")] = None,  # noqa: UP045
+    svg: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--svg", metavar="FILE", help="Draw the machine in FILE instead of printing the page."),
+    ] = None,
     force: Force = False,
 ) -> int:
     """Show what was read: matrix, islands, memory, NICs, warnings."""
     from placement.cli import topology as command
 
+    if as_json and as_yaml:
+        from placement.errors import InputError
+
+        raise InputError("--json and --yaml both write to standard output: give one of them")
     return command.run(source, cards=gpu, as_json=as_json, as_yaml=as_yaml, svg=svg, force=force)
 
 
-@app.command()
+@app.command(cls=_Command)
+def collect(
+    sources: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(
+            metavar="FILE",
+            help="A file for each host (node0.txt, or node0/topo.txt), folders of them, or the output of pdsh, srun -l, clush, ansible; "
+            "- is standard input.",
+        ),
+    ] = None,
+    network: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            metavar="FILE",
+            help="What joins the hosts: rails, gb_per_s and domains in YAML, topology.conf or `scontrol show topology` of Slurm, "
+            "a tree of topograph.",
+        ),
+    ] = None,
+    ray: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="ADDRESS", help="Ask every node of a running Ray cluster instead: auto, HOST:6379, ray://HOST:10001."),
+    ] = None,
+    probe: Annotated[
+        str, typer.Option(metavar="SRC", help="What each node of the Ray cluster reads: live, or a file that it has.")
+    ] = "live",
+    keep_going: Annotated[bool, typer.Option("--keep-going", help="Leave out hosts that cannot be read.")] = False,
+    output: Output = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> int:
+    """One topology file out of many hosts. YAML on standard output, what was found on standard error."""
+    from placement.cli import collect as command
+
+    return command.run(
+        sources or [],
+        networks=network or [],
+        ray=ray,
+        probe=probe,
+        keep_going=keep_going,
+        output=output,
+        force=force,
+        as_json=as_json,
+    )
+
+
+@app.command(cls=_Command)
 def catalog(
     kind: Annotated[
         Optional[str],  # noqa: UP045
@@ -166,7 +233,7 @@ def catalog(
     return command.run(None if kind is None else options.choice("the kind", kind, SHIPPED), as_json=as_json)
 
 
-@app.command()
+@app.command(cls=_Command)
 def schema(
     name: Annotated[
         str, typer.Argument(metavar=_among(SCHEMAS), help="Which document.", autocompletion=_completes(SCHEMAS))

@@ -7,16 +7,25 @@ When to modify: how progress or warnings look.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from types import TracebackType
 from typing import Self
 
+from placement.cli.wrap import wrapped
+
 FIRST_WORD_AFTER_S = 1.0
 
 
 def note(text: str) -> None:
-    """Write a line to standard error, for whoever still reads it: a plan is not lost because nobody listens."""
+    """
+    Write a line to standard error, for whoever still reads it: a plan is not lost because nobody listens.
+
+    On a terminal a sentence that is too long is wrapped; in a pipe it stays one line, and what has lines of its own keeps them.
+    """
+    if "\n" not in text and sys.stderr is not None and sys.stderr.isatty():
+        text = wrapped(text, shutil.get_terminal_size().columns)
     _write(text + "\n")
 
 

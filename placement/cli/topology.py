@@ -11,18 +11,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from placement.cli import EXIT_INPUT, kinds
+from placement.cli.facts import gpu_table, gpu_words, nic_table, process_table
+from placement.cli.linkage import linkage
+from placement.cli.matrix import label_of
+from placement.cli.missing import missing
 from placement.cli.say import note
-from placement.cli.table import GAP, counted, new_table, rendered, width_of
+from placement.cli.sentences import fabrics, host_facts, network
+from placement.cli.stated import stated
+from placement.cli.table import counted, rendered, width_of
+from placement.cli.wrap import wrapped
+from placement.drawing.shapes import printable
 from placement.errors import InputError
+from placement.hosts import HostGroup, alone, host_groups, name_list
 from placement.output import json_text, write_file, write_stdout
 from placement.sources import machine
-from topologies.document import error_document, to_document
+from topologies.documents.document import error_document, to_document
 from topologies.domains import islands
 from topologies.model import Topology
+
+_MOST_KINDS = 24
+"""Kinds of hosts that are shown; nobody reads more."""
 
 
 def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Path | None, force: bool) -> int:
@@ -47,69 +58,73 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
 
         write_stdout(dump(to_document(topology, islands=islands(topology))))
     elif svg is None:
-        write_stdout(rendered(*_page(topology, width_of(sys.stdout)), stream=sys.stdout))
+        write_stdout(rendered(*page(topology, width_of(sys.stdout)), stream=sys.stdout))
     return 0
 
 
-def _page(topology: Topology, width: int) -> Iterator[RenderableType]:
-    groups = islands(topology)
-    names = ", ".join("{" + ",".join(map(str, island)) + "}" for island in groups)
-    yield f"{counted(len(topology.gpus), 'GPU')}, read as {topology.format}; islands: {names}"
-    yield _matrix(topology, groups, width)
-    yield _gpus(topology, groups)
-    for nic, device in topology.nics.items():
-        near = [f"GPU{g} {codes[nic]}" for g, codes in topology.gpu_nic.items() if codes.get(nic) in {"PIX", "PXB", "PHB"}]
-        name = nic if device == nic else f"{nic} ({device or 'device not named'})"
-        yield f"{name}: {'near ' + ', '.join(near) if near else 'near no GPU'}"
+def page(topology: Topology, width: int) -> Iterator[RenderableType]:
+    """Yield what is shown; hosts that are alike are shown once."""
+    groups = host_groups(topology)
+    groups, others = groups[:_MOST_KINDS], groups[_MOST_KINDS:]
+    is_cluster = len(topology.hosts) > 1
+    where = f" on {len(topology.hosts)} hosts" if is_cluster else ""
+    yield Text(f"{counted(len(topology.gpus), label_of(topology))}{where}, {_read_from(topology)}", style="bold")
+    yield from (wrapped(line, width) for line in network(topology))
+    first = [group.hosts[0] for group in groups]
+    parts = alone(topology, first) if is_cluster else dict.fromkeys(first, topology)
+    for group in groups:
+        if is_cluster:
+            yield ""
+            yield Text(wrapped(_heading(group), width), style="bold")
+        yield from _host(topology, parts[group.hosts[0]], group, width)
+    if others:
+        yield ""
+        names = name_list(host for group in others for host in group.hosts)
+        yield wrapped(printable(f"{counted(len(others), 'further kind')} of hosts, which --json lists: {names}"), width)
+    processes, told = process_table(topology)
+    if processes is not None:
+        yield ""
+        yield processes
+    sentences = [*([told] if told else []), *fabrics(topology), *stated(topology)]
+    if sentences:
+        yield ""
+    yield from (wrapped(sentence, width) for sentence in sentences)
+    lacks = missing(topology)
+    if lacks or topology.warnings:
+        yield ""
+    if lacks:
+        yield Text(wrapped(lacks, width), style="yellow")
     for warning in topology.warnings:
-        yield f"warning: {warning}"
+        yield Text(wrapped(f"warning: {printable(warning)}", width), style="yellow")
 
 
-def _matrix(topology: Topology, groups: tuple[tuple[int, ...], ...], width: int) -> Text:
-    """
-    Return the matrix that people know; links inside an island stand out.
-
-    A matrix that is too wide drops the word GPU above its columns; one that is still too wide is cut into blocks of columns.
-    """
-    island = {g: k for k, members in enumerate(groups) for g in members}
-    n = len(topology.gpus)
-    codes = [[topology.link(i, j) or "?" if i != j else "X" for j in range(n)] for i in range(n)]
-    longest = max((len(code) for row in codes for code in row), default=0)
-    first = len(f"GPU{n - 1}") + GAP
-    for word, gap in (("GPU", GAP), ("", 1)):
-        cell = max(longest, len(f"{word}{n - 1}")) + gap
-        if first + n * cell - gap <= width:
-            break
-    in_a_block = max((width - first + gap) // cell, 1)
-    blocks = -(-n // in_a_block)
-    in_a_block = -(-n // blocks)    # blocks of one size read better than a narrow last one
-    text = Text(no_wrap=True, overflow="ignore", end="")
-    for start in range(0, n, in_a_block):
-        columns = range(start, min(start + in_a_block, n))
-        text.append("\n" if start else "")
-        text.append(" " * first + "".join(f"{word}{j}".ljust(cell) for j in columns) + "\n", style="bold")
-        for i in range(n):
-            text.append(f"GPU{i}".ljust(first))
-            for j in columns:
-                text.append(codes[i][j].ljust(cell), style="bold green" if i != j and island[i] == island[j] else "")
-            text.append("\n")
-    return text
+def _read_from(topology: Topology) -> str:
+    formats = list(dict.fromkeys(topology.formats))
+    return f"read from {', '.join(formats)}" if len(formats) > 1 else f"read as {topology.format}"
 
 
-def _gpus(topology: Topology, groups: tuple[tuple[int, ...], ...]) -> Table:
-    island = {g: k for k, members in enumerate(groups) for g in members}
-    table = new_table(
-        ("GPU", "right"), ("card", "left"), ("memory", "right"), ("in use", "right"), ("island", "right"), ("NUMA", "left"),
-        ("CPUs", "left"), prose=["card", "CPUs"],
-    )
-    for gpu in topology.gpus:
-        table.add_row(
-            str(gpu.index),
-            gpu.name or "?",
-            f"{gpu.memory_mib} MiB" if gpu.memory_mib else "?",
-            f"{gpu.memory_used_mib} MiB" if gpu.memory_used_mib is not None else "?",
-            str(island[gpu.index]),
-            gpu.numa or "?",
-            (gpu.cpu_affinity or "?").replace(",", ", "),   # a list of many CPUs must be able to wrap
-        )
-    return table
+def _heading(group: HostGroup) -> str:
+    over_all = gpu_words([g for gpus in group.gpus for g in gpus])
+    each = counted(len(group.gpus[0]), "GPU")
+    who = name_list(group.hosts)
+    if len(group.hosts) > 1:
+        return printable(f"{who}: {len(group.hosts)} hosts alike, {each} each, here counted on each host ({over_all} over all hosts)")
+    return printable(f"{who}: {each}, here counted on the host ({over_all} over all hosts)")
+
+
+def _host(topology: Topology, part: Topology, group: HostGroup, width: int) -> Iterator[RenderableType]:
+    """Yield what is known of the hosts of *group*, which are alike; *part* is the first of them."""
+    if facts := host_facts(topology, group):
+        yield wrapped(facts, width)
+    yield from linkage(part, width)
+    sentence, table = gpu_table(topology, part, group, width)
+    if sentence or table:
+        yield ""
+    if sentence:
+        yield wrapped(sentence, width)
+    if table:
+        yield table
+    nics = nic_table(part)
+    if nics is not None:
+        yield ""
+        yield nics

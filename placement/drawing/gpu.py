@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from placement.drawing.roles import Tenant
 from placement.drawing.shapes import Anchor, Box, Panel, Shape, Text, TextStyle, fit, printable, text_width
+from placement.rules import Rules
 from topologies.cards import Card
 from topologies.model import Gpu
+from topologies.parts import Mig, Pcie
 
 _NARROWEST, _WIDEST = 92, 140
 _PAD = 8
@@ -34,17 +36,20 @@ class Face:
     name
         Its number.
     details
-        Further lines: card and memory, as far as they are known.
+        Further lines: card, memory and more, as far as they are known.
     hint
         Everything, for hovering.
     tenants
         The roles on it; None when there are no roles to show.
+    is_named
+        Whether a source names it.
     """
 
     name: str
     details: tuple[str, ...]
     hint: str
     tenants: tuple[Tenant, ...] | None
+    is_named: bool = True
 
 
 def face(gpu: Gpu, card: Card | None, tenants: tuple[Tenant, ...] | None) -> Face:
@@ -53,13 +58,17 @@ def face(gpu: Gpu, card: Card | None, tenants: tuple[Tenant, ...] | None) -> Fac
     memory = f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else None
     short = _short(card) if card else product
     roles = [printable(t.name if t.rank is None else f"{t.name} rank {t.rank}") for t in tenants or ()]
-    known = [fact for fact in (product, memory, *roles) if fact]
+    more = [fact for fact in (memory, _in_use(gpu), port_name(gpu.pcie), _mig(gpu.mig)) if fact]
+    if not gpu.is_named:
+        more.append("not named")
+    known = [fact for fact in (product, *more, *roles) if fact]
     name = f"GPU {gpu.index}"
     return Face(
         name=name,
-        details=tuple(fact for fact in (short, memory) if fact),
+        details=tuple(fact for fact in (short, *more) if fact),
         hint=f"{name}: {', '.join(known)}" if known else name,
         tenants=tenants,
+        is_named=gpu.is_named,
     )
 
 
@@ -85,7 +94,7 @@ def draw_gpu(box: Box, face: Face) -> list[Shape]:
     is_idle = face.tenants == ()
     x, room = box.x + _PAD, box.width - 2 * _PAD
     shapes: list[Shape] = [
-        Panel(box, "idle gpu" if is_idle else "gpu", radius=6, hint=face.hint),
+        Panel(box, "idle gpu" if is_idle or not face.is_named else "gpu", radius=6, hint=face.hint),
         Text(x, box.y + 20, fit(face.name, TextStyle.GPU, room), TextStyle.GPU),
     ]
     y = box.y + _HEAD
@@ -120,6 +129,31 @@ def chip_width(tenant: Tenant) -> float:
     rank = "" if tenant.rank is None else str(tenant.rank)
     words = text_width(printable(tenant.name), TextStyle.CHIP) + text_width(rank, TextStyle.CHIP)
     return words + 2 * _PAD + (_RANK_GAP if rank else 0)
+
+
+def port_name(pcie: Pcie | None) -> str | None:
+    """Return a PCIe port as people write it: ``gen5 x16``; what it runs at now where no more is known."""
+    if pcie is None:
+        return None
+    gen, width = pcie.gen or pcie.current_gen, pcie.width or pcie.current_width
+    words = [f"gen{gen}"] if gen is not None else []
+    words += [f"x{width}"] if width is not None else []
+    is_now = pcie.gen is None and pcie.current_gen is not None
+    return " ".join([*words, "now"] if is_now else words) or None
+
+
+def _in_use(gpu: Gpu) -> str | None:
+    """Return what others hold of a GPU that is busy by what plans take as that: ``20 GiB in use``."""
+    used, most = gpu.memory_used_mib, Rules().busy_mib
+    return f"{used / 1024:.0f} GiB in use" if used is not None and most is not None and used > most else None
+
+
+def _mig(mig: Mig | None) -> str | None:
+    """Return the mode where it changes what CUDA sees: ``MIG: 7 parts``."""
+    if mig is None or not mig.enabled:
+        return None
+    count = len(mig.instances)
+    return f"MIG: {count} part{'s' * (count != 1)}" if count else "MIG on"
 
 
 def _short(card: Card) -> str:

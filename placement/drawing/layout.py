@@ -6,23 +6,42 @@ When to modify: what a drawing shows besides its hosts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from placement.drawing.gpu import face, size
-from placement.drawing.host import Cell, HostDrawing
+from placement.drawing.cluster import (
+    GAP,
+    PAGE,
+    Around,
+    Block,
+    Folded,
+    blocks,
+    draw_rows,
+    flow,
+    shown_hosts,
+)
+from placement.drawing.gpu import Face, face, size
+from placement.drawing.host import HostDrawing
 from placement.drawing.legend import draw_legend
+from placement.drawing.network import network_parts
+from placement.drawing.nic import NicFace, nic_faces, nic_note, nic_width
 from placement.drawing.nvlink import Bundle, bundles, rates
 from placement.drawing.roles import Tenant, spans, tenants
+from placement.drawing.row import Cell
 from placement.drawing.shapes import Picture, Shape, Text, TextStyle, fit, printable
 from placement.drawing.tree import host_frames
+from placement.hosts import HostGroup, alone, host_groups, name_list, only
+from topologies.domains import is_pcie_only, islands
 from topologies.graph import machine_graph
 from topologies.model import Topology
+from topologies.peer import blocked, in_doubt, summary
 
-_PAGE = 960
-"""Width at which hosts and the legend wrap, px; a wider host or title makes a wider page."""
+_WIDEST_NIC = 140
+_MOST_HOSTS = 32
+"""Hosts of kinds of their own that are drawn; nobody reads more, and they take long."""
 
 _MARGIN = 18
-_HOST_GAP = 14
 _TITLE = 34
 _LEGEND_GAP = 18
 
@@ -38,52 +57,98 @@ def picture(
     InputError
         If a role names a GPU that there is not, or one GPU twice.
     """
-    graph = machine_graph(topology)
     on_gpu = tenants(len(topology.gpus), roles or {})
+    groups = host_groups(topology, marks=on_gpu if roles else None)
+    network = network_parts(topology)
+    part, index = only(topology, set(shown_hosts(network, groups)[:_MOST_HOSTS]))
+    graph = machine_graph(part)
     faces = [
-        face(gpu, card, None if roles is None else on_gpu[gpu.index])
-        for gpu, card in zip(topology.gpus, graph.graph["cards"], strict=True)
+        face(gpu.replace(index=index[gpu.index]), card, None if roles is None else on_gpu[index[gpu.index]])
+        for gpu, card in zip(part.gpus, graph.graph["cards"], strict=True)
     ]
-    cell = Cell(*size(faces))
+    nics = nic_faces(part)
+    width, height = size(faces)
+    cell = Cell(max(width, min(nic_width(nics.values()), _WIDEST_NIC)), height)
     joined = bundles(graph)
-    hosts = [
-        HostDrawing(frame, [b for b in joined if b.gpus[0] in frame.gpus], cell)
+    hosts: dict[str | None, Block] = {
+        part.gpus[frame.gpus[0]].host: HostBlock(
+            HostDrawing(frame, [b for b in joined if b.gpus[0] in frame.gpus], cell), faces, nics
+        )
         for frame in host_frames(graph)
-    ]
+    }
+
+    def block(host: str | None) -> Block:
+        return hosts.get(host) or Folded(printable(host or "host"), "of its own kind", "not drawn")
+
+    drawn = blocks(network, groups, block, PAGE)
+    if network.name:
+        drawn = [Around(network.name, drawn, PAGE)]
 
     shapes: list[Shape] = []
     y: float = _MARGIN
     right: float = 0
     if title is not None:
-        line = Text(_MARGIN, y + 16, fit(printable(title), TextStyle.TITLE, _PAGE), TextStyle.TITLE)
+        line = Text(_MARGIN, y + 16, fit(printable(title), TextStyle.TITLE, PAGE), TextStyle.TITLE)
         shapes.append(line)
         right = line.box.right
         y += _TITLE
-    for row in _flow(hosts):
-        x: float = _MARGIN
-        for host in row:
-            shapes += host.draw(x, y, faces)
-            x += host.width + _HOST_GAP
-        right = max(right, x - _HOST_GAP)
-        y += max(host.height for host in row) + _HOST_GAP
-    bottom = y - _HOST_GAP
+    rows = list(flow(drawn, PAGE))
+    shapes += draw_rows(rows, _MARGIN, y)
+    for row in rows:
+        right = max(right, _MARGIN + sum(block.width + GAP for block in row) - GAP)
+        y += max(block.height for block in row) + GAP
+    bottom = y - GAP
     notes = _notes(on_gpu, joined)
+    if nics:
+        notes.append(nic_note(part))
+    notes += _unusual(topology)
     if roles or notes:
         legend = draw_legend(roles or {}, notes, _MARGIN, bottom + _LEGEND_GAP, right)
         shapes += legend.shapes
         right, bottom = max(right, legend.right), legend.bottom
-    return Picture(right + _MARGIN, bottom + _MARGIN, tuple(shapes), _caption(topology, roles or {}))
+    caption = _caption(topology, roles or {})
+    return Picture(right + _MARGIN, bottom + _MARGIN, tuple(shapes), caption, describe(topology, groups))
 
 
-def _flow(hosts: Sequence[HostDrawing]) -> Iterator[list[HostDrawing]]:
-    """Yield *hosts* in rows that fit the page."""
-    row: list[HostDrawing] = []
-    for host in hosts:
-        if row and sum(h.width + _HOST_GAP for h in row) + host.width > _PAGE:
-            yield row
-            row = []
-        row.append(host)
-    yield row
+@dataclass(frozen=True, slots=True)
+class HostBlock:
+    """A host with what its boxes say."""
+
+    drawing: HostDrawing
+    faces: Sequence[Face]
+    nics: Mapping[str, NicFace]
+
+    @property
+    def width(self) -> float:
+        """Px."""
+        return self.drawing.width
+
+    @property
+    def height(self) -> float:
+        """Px."""
+        return self.drawing.height
+
+    def draw(self, x: float, y: float) -> list[Shape]:
+        """Return it with its upper left corner at (*x*, *y*)."""
+        return self.drawing.draw(x, y, self.faces, self.nics)
+
+
+def describe(topology: Topology, groups: Sequence[HostGroup]) -> str:
+    """Return what the drawing shows, in sentences for those who cannot see it."""
+    sentences = []
+    parts = alone(topology, [group.hosts[0] for group in groups[:_MOST_HOSTS]])
+    for group in groups[:_MOST_HOSTS]:
+        part = parts[group.hosts[0]]
+        cards = dict.fromkeys(printable(gpu.name) for gpu in part.gpus if gpu.name)
+        joined = [island for island in islands(part) if len(island) > 1]
+        who = "" if topology.hosts == (None,) else f"{printable(name_list(group.hosts))}: "
+        what = f"{len(part.gpus)} GPU{'s' * (len(part.gpus) != 1)}"
+        is_told = part.links_complete and not is_pcie_only(part)
+        none = "no NVLink" if is_told else "NVLink is not stated"
+        cards_said = f" ({', '.join(cards)})" if cards else ""
+        links = "; ".join(f"NVLink joins {spans(island)}" for island in joined) or none
+        sentences.append(f"{who}{what}{cards_said}, {links}.")
+    return " ".join(sentences)
 
 
 def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle]) -> list[str]:
@@ -94,6 +159,21 @@ def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle]) -> list
     if joined:
         notes.append(rates(joined))
     return notes
+
+
+def _unusual(topology: Topology) -> Iterator[str]:
+    """Yield what no line shows: where peer-to-peer copies are off or may be, and what of the links is not known."""
+    if off := summary(blocked(topology), range(len(topology.gpus))):
+        yield printable(off)
+    if pairs := len(in_doubt(topology)):
+        yield f"whether peer-to-peer works is not known of {pairs} pair{'s' * (pairs > 1)} of GPUs"
+    if topology.links and is_pcie_only(topology):
+        yield "NVLink is not stated and not drawn: the source shows PCIe paths only"
+    sizes = Counter(gpu.host for gpu in topology.gpus)
+    stated = sum(topology.gpus[i].host == topology.gpus[j].host for i, j in topology.links)
+    unknown = sum(n * (n - 1) // 2 for n in sizes.values()) - stated
+    if unknown:
+        yield f"the link of {unknown} pair{'s' * (unknown > 1)} of GPUs is not stated and not drawn"
 
 
 def _caption(topology: Topology, roles: Mapping[str, Sequence[int]]) -> str:

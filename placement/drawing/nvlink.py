@@ -6,14 +6,15 @@ When to modify: another way to show who is joined.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from placement.drawing.shapes import Anchor, Arc, Box, Text, TextStyle
-from topologies.links import Link, LinkKind
-from topologies.model import Pair
+from topologies.links import DIRECT_KINDS, Link
+from topologies.model import Pair, Topology
 from topologies.wiring import connected
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ ARC_STEP = 24
 """How far an arc rises above those that it spans, px."""
 
 _THIN, _THICK = 3.0, 7.0
+
+NO_RATE = 0.0
+"""GB/s of a link in a drawing when no source names its cards, by which it would have to be computed."""
 _ARC_STEPS = 32
 
 
@@ -47,11 +51,14 @@ class Bundle:
         The pairs that are joined, and by what.
     switched
         Whether they are joined by an NVSwitch.
+    unknown
+        How many pairs of them there are whose link no source states.
     """
 
     gpus: tuple[int, ...]
     links: Mapping[Pair, Link]
     switched: bool
+    unknown: int = 0
 
     @property
     def is_bar(self) -> bool:
@@ -62,14 +69,18 @@ class Bundle:
     @property
     def names(self) -> tuple[str, ...]:
         """What it is, from all that there is to say to the least."""
-        counts = sorted({link.nvlinks for link in self.links.values()})
-        code = _from_to([f"NV{count}" for count in counts])
-        speed = _from_to(_rounded({link.gb_per_s for link in self.links.values()}))
+        counts = sorted({(link.nvlinks, link.code) for link in self.links.values()})
+        code = _from_to([code for _, code in counts])
+        maker = "NVSwitch" if self.switched else "NVLink"
+        what = f"{maker} {code}" if code.startswith("NV") else code
+        speed = _speed({link.gb_per_s for link in self.links.values()})
         n = len(self.gpus)
         pairs = "all pairs" if self._is_complete else f"{len(self.links)} of {n * (n - 1) // 2} pairs"
+        if self.unknown:
+            pairs += f", {self.unknown} not stated"
         return (
-            f"NVLink {code} · {pairs} · {speed} GB/s",
-            f"NVLink {code} · {pairs}",
+            *([f"{what} · {pairs} · {speed}"] if speed else []),
+            f"{what} · {pairs}",
             f"{code} · {pairs}",
             code,
         )
@@ -87,12 +98,19 @@ class Bundle:
 def bundles(graph: networkx.Graph[Device]) -> tuple[Bundle, ...]:
     """Return the groups of GPUs that NVLink joins in the *graph* of a machine, ascending."""
     links: Mapping[Pair, Link] = graph.graph["links"]
-    joined = {pair: link for pair, link in links.items() if link.kind is LinkKind.NVLINK}
+    cards = graph.graph["cards"]
+    joined = {
+        pair: link if all(cards[g] is not None for g in pair) else replace(link, gb_per_s=NO_RATE)
+        for pair, link in links.items()
+        if link.kind in DIRECT_KINDS
+    }
+    topology: Topology = graph.graph["topology"]
     found = []
     for part in connected(joined):
         inside = {pair: link for pair, link in sorted(joined.items()) if pair[0] in part}
         switched = any(node[0] == "nvswitch" for g in part for node in graph["gpu", g])
-        found.append(Bundle(part, inside, switched))
+        unknown = sum(topology.link(*pair) is None for pair in itertools.combinations(part, 2))
+        found.append(Bundle(part, inside, switched, unknown))
     return tuple(found)
 
 
@@ -121,12 +139,14 @@ def plate(name: Text) -> Box:
 
 def rates(bundles: Sequence[Bundle]) -> str:
     """Return what the numbers at links mean, and the numbers that the links do not show themselves."""
-    found: dict[int, set[float]] = {}
+    found: dict[tuple[int, str], set[float]] = {}
     for bundle in bundles:
         if not bundle.is_bar and not bundle.is_pair:
             for link in bundle.links.values():
-                found.setdefault(link.nvlinks, set()).add(link.gb_per_s)
-    codes = [f"NV{count} {_from_to(_rounded(found[count]))} GB/s" for count in sorted(found)]
+                found.setdefault((link.nvlinks, link.code), set()).add(link.gb_per_s)
+    codes = [f"{key[1]} {speed}" for key in sorted(found) if (speed := _speed(found[key]))]
+    if not codes and not any(link.gb_per_s for bundle in bundles for link in bundle.links.values()):
+        return "what the links carry is not known: no source names the cards"
     return f"{', '.join(codes) or 'GB/s:'} between two GPUs, one direction"
 
 
@@ -202,11 +222,11 @@ def _ports(pairs: Collection[Pair], gpus: Mapping[int, Box]) -> dict[Pair, float
 
 def _name(link: Link, curve: Arc, is_lone: bool, others: Sequence[Arc], taken: Sequence[Text]) -> Text | None:
     """Return the name of *curve* where it hides least: on the curve, or above a curve that is alone."""
-    code = f"NV{link.nvlinks}"
+    code = link.code
     candidates = [_text_at(curve, t, code) for t in (0.5, 0.42, 0.58, 0.35, 0.65, 0.28, 0.72)]
     if is_lone:
         x, y = curve.point(0.5)
-        words = f"{code} · {link.gb_per_s:.0f} GB/s"
+        words = " · ".join(filter(None, [code, _speed([link.gb_per_s])]))
         candidates.insert(0, Text(x, y - curve.width / 2 - 5, words, TextStyle.LINK, Anchor.MIDDLE))
     free = [text for text in candidates if not any(text.box.overlaps(plate(other)) for other in taken)]
     return min(free, key=lambda text: sum(_crosses(arc, plate(text)) for arc in others), default=None)
@@ -223,6 +243,11 @@ def _crosses(arc: Arc, box: Box) -> bool:
 
 def _from_to(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}"
+
+
+def _speed(speeds: Collection[float]) -> str | None:
+    """Return *speeds* in words; None when one of them is not known."""
+    return f"{_from_to(_rounded(speeds))} GB/s" if all(speeds) else None
 
 
 def _rounded(speeds: Collection[float]) -> list[str]:

@@ -84,6 +84,7 @@ class TextStyle(StrEnum):
     FRAME = "frame-name"
     GPU = "gpu-name"
     DETAIL = "detail"
+    NIC = "nic-name"
     CHIP = "chip"
     LINK = "link-name"
     BAR = "bar-name"
@@ -96,6 +97,7 @@ FONTS = {
     TextStyle.FRAME: Font(11),
     TextStyle.GPU: Font(13, bold=True),
     TextStyle.DETAIL: Font(11),
+    TextStyle.NIC: Font(11),
     TextStyle.CHIP: Font(11, bold=True),
     TextStyle.LINK: Font(11, bold=True),
     TextStyle.BAR: Font(12, bold=True),
@@ -233,13 +235,16 @@ class Picture:
     shapes
         In the order in which they are painted.
     caption
-        What it shows, in words, for those who cannot see it.
+        What it shows, in a few words.
+    description
+        The same in sentences, for those who cannot see it.
     """
 
     width: float
     height: float
     shapes: tuple[Shape, ...]
     caption: str
+    description: str
 
 
 def text_width(words: str, style: TextStyle) -> float:
@@ -252,16 +257,30 @@ def fit(words: str, style: TextStyle, width: float) -> str:
     """Return *words*, cut with an ellipsis where they are wider than *width* px; "" if not even that fits."""
     if text_width(words, style) <= width:
         return words
-    room = width - text_width(ELLIPSIS, style)
-    end = 0
-    while end < len(words) and (room := room - text_width(words[end], style)) >= 0:
-        end += 1
-    return words[:end].rstrip() + ELLIPSIS if end else ""
+    head = _beginning(words, style, width - text_width(ELLIPSIS, style))
+    return head.rstrip() + ELLIPSIS if head else ""
+
+
+def fit_middle(words: str, style: TextStyle, width: float) -> str:
+    """Return *words*, with an ellipsis in their middle where they are wider than *width* px: names differ at their ends."""
+    if text_width(words, style) <= width:
+        return words
+    half = (width - text_width(ELLIPSIS, style)) / 2
+    head, tail = _beginning(words, style, half), _beginning(words[::-1], style, half)[::-1]
+    return f"{head.rstrip()}{ELLIPSIS}{tail.lstrip()}" if head and tail else fit(words, style, width)
 
 
 def printable(words: str) -> str:
     """Return *words* in one line, with what no XML may contain or no one can see replaced."""
     return "".join(c if c.isprintable() else "�" for c in " ".join(words.split()))
+
+
+def _beginning(words: str, style: TextStyle, width: float) -> str:
+    """Return as many of the first characters of *words* as fit in *width* px."""
+    end = 0
+    while end < len(words) and (width := width - text_width(words[end], style)) >= 0:
+        end += 1
+    return words[:end]
 
 
 def _em(character: str) -> float:

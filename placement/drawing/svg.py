@@ -24,6 +24,7 @@ _LIGHT = {
     "frame": "#eaeef2",
     "inner": "#dde3e9",
     "gpu": "#ffffff",
+    "nic": "#d5e3ee",
     "edge": "#c5ccd3",
     "gpu-edge": "#8c959f",
     "ink": "#1f2328",
@@ -38,6 +39,7 @@ _DARK = {
     "frame": "#1f2730",
     "inner": "#2a333d",
     "gpu": "#0d1117",
+    "nic": "#24394a",
     "edge": "#3d444d",
     "gpu-edge": "#656c76",
     "ink": "#f0f6fc",
@@ -51,9 +53,12 @@ def to_svg(picture: Picture) -> str:
     """Return *picture* as an SVG document in light and dark, as the viewer prefers."""
     width, height = _number(picture.width), _number(picture.height)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    # The label as well: some readers know no title inside an image, and several images on a page must not share ids.
     label = quoteattr(picture.caption)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="machine" {size} role="img" aria-label={label}>',
+        f"<title>{escape(picture.caption)}</title>",
+        f"<desc>{escape(picture.description)}</desc>",
         "<style>",
         *_style(),
         "</style>",
@@ -80,7 +85,7 @@ def _style() -> list[str]:
     return [
         f".machine{{font-family:{_FONTS}}}",
         ".machine .stroke{fill:none;stroke-linecap:round}",
-        ".machine .idle{stroke-dasharray:4 3}",
+        ".machine .idle,.machine .folded,.machine .unplaced{stroke-dasharray:4 3}",
         *fonts,
         *_colours(_LIGHT),
         "@media (prefers-color-scheme:dark){",
@@ -98,6 +103,10 @@ def _colours(theme: dict[str, str]) -> list[str]:
         ".depth-1": f"fill:{theme['frame']};stroke:{theme['edge']}",
         ".depth-0": f"fill:{theme['inner']};stroke:{theme['edge']}",
         ".gpu": f"fill:{theme['gpu']};stroke:{theme['gpu-edge']}",
+        ".nic": f"fill:{theme['nic']};stroke:{theme['gpu-edge']}",
+        ".unplaced": f"fill:none;stroke:{theme['gpu-edge']}",
+        ".domain": f"fill:none;stroke:{theme['muted']}",
+        ".folded": f"fill:{theme['host']};stroke:{theme['gpu-edge']}",
         ".plate": f"fill:{theme['host']}",
         ".bar": f"fill:{theme['link']}",
         ".stroke": f"stroke:{theme['link']}",

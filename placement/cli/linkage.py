@@ -1,0 +1,110 @@
+"""
+How the GPUs of one host are linked: islands, the matrix of links, or the PCIe levels where no source tells of NVLink.
+
+When to modify: another source tells in part how GPUs are linked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+
+from placement.cli.facts import gpu_words
+from placement.cli.matrix import legend, matrix, peer_access
+from placement.cli.table import counted
+from placement.cli.wrap import wrapped
+from placement.drawing.roles import spans
+from placement.drawing.shapes import printable
+from topologies.domains import is_pcie_only, islands
+from topologies.links import DIRECT_KINDS, LinkKind, parse_code
+from topologies.model import Pair, Topology
+from topologies.paths import closeness
+from topologies.peer import blocked, summary
+
+_ASK = "join `nvidia-smi topo -m`"
+
+
+def linkage(part: Topology, width: int) -> Iterator[RenderableType]:
+    """Yield what is known of the links of *part*, a machine of one host."""
+    if part.links and not is_pcie_only(part):
+        together = islands(part)
+        link = "XGMI" if "XGMI" in part.links.values() else "NVLink"
+        yield wrapped(_islands(part, together, link), width)
+        yield ""
+        yield matrix(part, together, width)
+        yield wrapped(legend(part, together), width)
+    elif part.links:
+        yield wrapped(f"islands: not known, NVLink is not stated (`topo -mp` shows PCIe paths only; {_ASK})", width)
+        yield from _levels(part, part.links, width)
+    elif levels := pcie_levels(part):
+        yield wrapped(f"islands: not known, NVLink is not stated; the PCIe levels are those of the bridges above the GPUs ({_ASK})", width)
+        yield from _levels(part, levels, width)
+    elif len(part.gpus) > 1:
+        yield "how the GPUs are linked is not stated"
+    yield from (wrapped(sentence, width) for sentence in _peer_to_peer(part))
+
+
+def _peer_to_peer(part: Topology) -> Iterator[str]:
+    """Yield what turns peer-to-peer copies off, in the words of plans; then the states that these words do not tell in full."""
+    off = blocked(part)
+    told = summary(off, range(len(part.gpus)))
+    if told is not None:
+        yield printable(told)
+    is_shortened = told is None or "…" in told or "more like it" in told
+    yield from peer_access(part, without=() if is_shortened else off)
+
+
+def pcie_levels(part: Topology) -> dict[Pair, str]:
+    """Return how close the pairs of *part* are over PCIe, by what is stated besides links."""
+    found = dict(part.pcie_links)
+    for a, b in itertools.combinations(part.gpus, 2):
+        kind = closeness(a.pcie, b.pcie, a.numa, b.numa)
+        if kind is not None:
+            found.setdefault((a.index, b.index), kind.value)
+    return found
+
+
+def _levels(part: Topology, levels: Mapping[Pair, str], width: int) -> Iterator[RenderableType]:
+    shown = part.replace(links=levels)
+    are_apart = all(_have_roots_apart(part, pair) for pair in _pairs(part) if pair not in levels)
+    unknown = "over the CPU, NODE or SYS is not stated" if are_apart else "not stated"
+    yield ""
+    yield matrix(shown, (), width)
+    yield wrapped(f"PCIe levels · {legend(shown, (), unknown=unknown)}", width)
+
+
+def _have_roots_apart(part: Topology, pair: Pair) -> bool:
+    a, b = (part.gpus[g].pcie for g in pair)
+    return a is not None and b is not None and None not in (a.root, b.root) and a.root != b.root
+
+
+def _pairs(part: Topology) -> Iterator[Pair]:
+    return itertools.combinations(range(len(part.gpus)), 2)
+
+
+def _islands(part: Topology, groups: Sequence[Sequence[int]], link: str) -> str:
+    """
+    Return the islands of more than one GPU, which *link* joins; the GPUs that are in none.
+
+    What is not stated denies nothing: a GPU is alone where all its links are known, and none of them is direct.
+    """
+    kinds = {pair: parse_code(part.link(*pair))[0] for pair in _pairs(part)}
+    gaps = [pair for pair, kind in kinds.items() if kind is LinkKind.UNKNOWN]
+    in_doubt = {g for pair in gaps for g in pair}
+    linked = {g for pair, kind in kinds.items() if kind in DIRECT_KINDS for g in pair}
+    not_stated = f"{counted(len(gaps), 'pair')} {'is' if len(gaps) == 1 else 'are'} not stated"
+    joined = ", ".join("{" + spans(island) + "}" for island in groups if len(island) > 1)
+    if not joined and gaps:
+        return f"islands: none that is stated; {not_stated}"
+    if not joined:
+        return f"islands: none, no two GPUs are joined by {link}"
+    single = [g for island in groups if len(island) == 1 for g in island]
+    others = {
+        "alone": [g for g in single if g not in in_doubt and g not in linked],
+        "in no island": [g for g in single if g not in in_doubt and g in linked],
+        "not known": [g for g in single if g in in_doubt],
+    }
+    rest = [f"{what}: {gpu_words(gpus)}" for what, gpus in others.items() if gpus]
+    return "; ".join([f"islands, joined by {link}: {joined}", *rest])
