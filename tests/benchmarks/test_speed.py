@@ -11,8 +11,10 @@ Figures and the machine are recorded in docs/performance.md. Nothing here assert
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
+import pathlib
 import resource
 import shutil
 import statistics
@@ -23,15 +25,19 @@ import tempfile
 import pytest
 
 from placement.catalog import load_workload, workload_names
+from placement.cli.collect import WIDE
 from placement.instance import make_instance
 from placement.lower import lower
 from placement.menu import menu
 from placement.rules import parse_rules
+from placement.yaml_writer import dump
 from solvers import cpsat
 from solvers.result import Options, Status
 from topologies import sources
 from topologies.catalog import machine_names, machine_text
-from topologies.read import read_text
+from topologies.documents.document import to_document
+from topologies.errors import TopologyError
+from topologies.read import read_bytes, read_text
 
 pytestmark = pytest.mark.bench
 
@@ -106,3 +112,30 @@ def test_read_a_matrix(benchmark, machine):
     """Reading one machine's text."""
     text = machine_text(machine)
     assert len(benchmark(lambda: read_text(text)).gpus) == 8
+
+
+def test_read_all_collected_texts(benchmark):
+    """All 97 cases of every format in one process, refusals included."""
+    folder = pathlib.Path(__file__).parent.parent / "data" / "topology"
+    texts = [path.read_bytes() for path in sorted(folder.iterdir()) if path.suffix in {".txt", ".csv", ".xml"}]
+
+    def read_all() -> int:
+        count = 0
+        for text in texts:
+            with contextlib.suppress(TopologyError):
+                read_bytes(text, name="x")
+            count += 1
+        return count
+
+    assert benchmark.pedantic(read_all, rounds=3, warmup_rounds=1) == 97
+
+
+def test_read_a_cluster_file(benchmark, tmp_path):
+    """`placement topology cluster.yaml --json` of 128 hosts of 8 GPUs with their NICs, from a cold start."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(dump(to_document(sources.load("dgx-h100 x 128 @ 8x50GB/s")), wide=WIDE), encoding="utf-8")
+    command = ("-m", "placement", "topology", str(path), "--json")
+    benchmark.pedantic(lambda: cpu_s(*command), rounds=1)
+    if not benchmark.disabled:
+        benchmark.extra_info["cpu_s"] = round(median_cpu_s(*command), 2)
+        benchmark.extra_info["peak_mib"] = cpu_s(*command)[1]

@@ -194,7 +194,7 @@ def documents(tmp_path_factory):
     from placement.rules import parse_rules
     from placement.sources import read_machine
     from topologies.catalog import machine_text
-    from topologies.document import to_document
+    from topologies.documents.document import to_document
 
     machine = read_machine("a100-1")
     outcome = plan(make_instance(machine, load_workload("grpo-1.5b"), parse_rules("guide")))

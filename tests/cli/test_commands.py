@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 
 import pytest
 import yaml
 
+from placement.cli.say import note
 from placement.devicemap import load
 from placement.plans import Plan
 
@@ -124,7 +127,7 @@ def test_the_whole_catalog_and_the_schema(placement):
 def test_topology_forms(placement, tmp_path):
     text = placement("topology", "dgx-a100-80gb").stdout
     assert "NV12" in text
-    assert "{0,1,2,3,4,5,6,7}" in text
+    assert "islands, joined by NVLink: {0–7}" in text
     (tmp_path / "machine.yaml").write_text(placement("topology", "dgx-a100-80gb", "--yaml").stdout)
     again = placement("topology", "machine.yaml", "--json")
     first = json.loads(placement("topology", "dgx-a100-80gb", "--json").stdout)
@@ -155,3 +158,44 @@ def test_a_wrong_command_says_so(placement):
     process = placement("paln")
     assert process.returncode == 2
     assert "No such command" in process.stderr
+
+
+def test_a_topology_is_json_or_yaml(placement):
+    process = placement("topology", "a100-1", "--json", "--yaml")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr == "error: --json and --yaml both write to standard output: give one of them\n"
+
+
+@pytest.mark.parametrize("command", ["topology", "collect", "catalog", "schema"])
+def test_help_names_arguments_without_types_of_python(placement, command):
+    text = placement(command, "--help").stdout
+    assert "Arguments:" in text
+    assert "<str>" not in text
+    assert "<list" not in text
+    assert "..." not in text.replace("]...", "")
+
+
+@pytest.mark.parametrize("command", ["topology", "plan"])
+def test_help_says_what_a_source_may_be(placement, command):
+    text = " ".join(placement(command, "--help").stdout.split())
+    for word in ("topo.txt+gpus.csv", "topo.txt#2", "srun -l", "'dgx-h100 x 16 @ 8x50GB/s'"):
+        assert word in text
+
+
+def test_notes_wrap_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "warning: " + " ".join(["word"] * 30)
+    for stream, longest in ((Terminal(), 40), (io.StringIO(), len(text))):
+        monkeypatch.setattr(sys, "stderr", stream)
+        note(text)
+        lines = stream.getvalue().splitlines()
+        assert " ".join(lines).split() == text.split()
+        assert max(map(len, lines)) <= longest
+        assert (len(lines) == 1) == (longest > 40)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    note(table := text + "\n" + text)
+    assert sys.stderr.getvalue() == table + "\n"

@@ -115,6 +115,22 @@ def test_unknown_links_are_counted(unknown):
     assert f"{pairs} with an unknown link: taken as host-staged, joined to no island" in notices(plan, question)
 
 
+def test_pairs_without_peer_to_peer_copies_are_one_sentence():
+    """The driver says that GPU 0 and 1 cannot reach each other; their NVLinks carry nothing then, and all plans know it."""
+    off = "peer-to-peer between GPU 0 and 1 is off (NS: not supported): copies go through host memory"
+    plan, question = planned(machine(4).replace(p2p={(0, 1): "NS", (0, 2): "OK"}, p2p_kind="r"))
+    assert off in notices(plan, question)
+    assert not question.machine.has_nvlink(1, 0)
+    assert question.machine.has_nvlink(0, 2)
+    everywhere = dict.fromkeys(itertools.combinations(range(4), 2), "CNS")
+    slow, slow_question = planned(machine(4).replace(p2p=everywhere, p2p_kind="unknown"))
+    (sentence,) = [said for said in notices(slow, slow_question) if "peer-to-peer" in said]
+    assert sentence == (
+        "peer-to-peer between all GPUs is off (CNS: the chipset does not support it): copies go through host memory"
+    )
+    assert slow.estimate.step_us > planned(machine(4))[0].estimate.step_us
+
+
 def long_job(longest):
     from placement import workload_file
 

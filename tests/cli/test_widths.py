@@ -16,13 +16,6 @@ from placement.plans import GpuMemory
 WIDTHS = [60, 80, 100]
 
 
-def matrix(n):
-    """Return what `nvidia-smi topo -m` prints for *n* GPUs behind an NVSwitch."""
-    names = [f"GPU{i}" for i in range(n)]
-    rows = ["\t".join([a, *("X" if a == b else "NV12" for b in names), "0-31"]) for a in names]
-    return "\n".join(["\t".join(["", *names, "CPU Affinity"]), *rows, ""])
-
-
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 
@@ -63,31 +56,6 @@ def test_exported_columns_win_and_a_pipe_has_100(monkeypatch):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("n", [1, 8, 16])
-def test_a_matrix_keeps_its_cells_whole_and_keeps_to_the_width(placement, monkeypatch, width, n):
-    monkeypatch.setenv("COLUMNS", str(width))
-    lines = placement("topology", "-", stdin=matrix(n)).stdout.splitlines()
-    end = lines.index("GPU  card  memory  in use  island  NUMA  CPUs")
-    rows = [line.split() for line in lines[1:end] if line.startswith("GPU") and " " in line.strip()]
-    cells = {f"GPU{i}": [c for row in rows if row[0] == f"GPU{i}" for c in row[1:]] for i in range(n)}
-    for i in range(n):
-        codes = [cell for cell in cells[f"GPU{i}"] if not cell.startswith("GPU")]
-        assert codes == ["X" if i == j else "NV12" for j in range(n)]
-    assert max(map(len, lines[1:end])) <= width
-
-
-def test_links_inside_an_island_stand_out_on_a_terminal():
-    from placement.cli.topology import _matrix
-    from topologies.domains import islands
-    from topologies.read import read_text
-
-    topology = read_text(matrix(2).replace("NV12", "SYS"))
-    assert "\x1b[1;32m" not in rendered(_matrix(topology, islands(topology), 80), stream=Terminal())
-    topology = read_text(matrix(2))
-    assert "\x1b[1;32m" in rendered(_matrix(topology, islands(topology), 80), stream=Terminal())
-
-
-@pytest.mark.parametrize("width", WIDTHS)
 def test_the_catalog_breaks_no_name(placement, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     listed = json.loads(placement("catalog", "--json").stdout)
@@ -122,18 +90,6 @@ def test_a_bar_has_its_length_and_shows_what_the_columns_say(length, planned, re
 def test_amounts_have_one_form():
     assert [percent(share) for share in (0, 0.4, 0.165, 0.1654, 1)] == ["0 %", "40 %", "16.5 %", "16.5 %", "100 %"]
     assert [counted(n, "GPU") for n in (0, 1, 2)] == ["0 GPUs", "1 GPU", "2 GPUs"]
-
-
-def test_a_nic_without_a_name_of_its_own_is_named_once(placement):
-    text = placement("topology", "dgx-h100").stdout
-    names = re.findall(r"^(\S+) \((\S+)\):", text, re.MULTILINE)
-    assert all(nic != device for nic, device in names)
-    for nic in json.loads(placement("topology", "dgx-h100", "--json").stdout)["nics"]:
-        assert re.search(rf"^{nic}[ :]", text, re.MULTILINE)
-
-
-def test_one_gpu_is_not_many(placement):
-    assert placement("topology", "a100-1").stdout.startswith("1 GPU, read as topo-m; islands: {0}\n")
 
 
 def test_rules_are_listed_with_the_presets(placement):

@@ -1,8 +1,7 @@
 """
 Pictures of machines.
 
-The oracle is geometry: in every picture no two names touch, boxes are inside or beside each other, and no link
-crosses a GPU or a name that is not its own.
+The oracle is geometry; see `pictures.faults`.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pictures import clusters, faults, frames, hosts, is_inside, machine, of, several, texts, uniform, words
 
 from placement.drawing import draw
 from placement.drawing.layout import picture
@@ -23,9 +23,6 @@ from placement.drawing.nvlink import bundles, plate
 from placement.drawing.shapes import (
     Anchor,
     Arc,
-    Box,
-    Panel,
-    Picture,
     Stroke,
     Text,
     TextStyle,
@@ -34,7 +31,7 @@ from placement.drawing.shapes import (
     text_width,
 )
 from placement.drawing.svg import PALETTE
-from placement.drawing.tree import Frame, Part, host_frames, rows
+from placement.drawing.tree import Frame, host_frames, rows
 from placement.errors import InputError
 from placement.workload import RoleName
 from topologies import sources
@@ -46,112 +43,10 @@ from topologies.model import Gpu, Topology
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def machine(matrix: str, *, host: str | None = None, name: str | None = None, numa: str = "") -> Topology:
-    """Return the machine of a matrix as people sketch it; ``?`` is an unknown link."""
-    codes = [line.split() for line in matrix.strip().splitlines()]
-    count = len(codes)
-    nodes: list[str | None] = [*numa.split()] or [None] * count
-    return Topology(
-        tuple(Gpu(i, host=host, name=name, numa=nodes[i]) for i in range(count)),
-        {(i, j): codes[i][j] for i, j in itertools.combinations(range(count), 2) if codes[i][j] != "?"},
-    )
-
-
-def uniform(count: int, code: str, *, name: str | None = None) -> Topology:
-    """Return a machine of *count* GPUs of which every pair reads *code*."""
-    pairs = itertools.combinations(range(count), 2)
-    return Topology(tuple(Gpu(i, name=name) for i in range(count)), dict.fromkeys(pairs, code))
-
-
-def several(host: Topology, count: int) -> Topology:
-    """Return *count* hosts like *host*."""
-    size = len(host.gpus)
-    gpus = [
-        gpu.replace(index=gpu.index + k * size, host=f"node{k}") for k in range(count) for gpu in host.gpus
-    ]
-    links = {(i + k * size, j + k * size): c for k in range(count) for (i, j), c in host.links.items()}
-    return host.replace(gpus=tuple(gpus), links=links, gpu_nic={})
-
-
 def halves(count: int) -> dict[str, range]:
     """Return two pools; the second runs backwards, and the last GPU has no role."""
     first, second = range((count + 1) // 2), range(count - 2, (count + 1) // 2 - 1, -1)
     return {"actor": first, "critic": second, "ref": first, "reward": second}
-
-
-def of(kind: str, drawn: Picture) -> list[Panel]:
-    return [shape for shape in drawn.shapes if isinstance(shape, Panel) and kind in shape.kind.split()]
-
-
-def texts(drawn: Picture) -> list[Text]:
-    return [shape for shape in drawn.shapes if isinstance(shape, Text)]
-
-
-def words(drawn: Picture, style: TextStyle) -> list[str]:
-    return [text.words for text in texts(drawn) if text.style is style]
-
-
-def is_inside(inner: Box, outer: Box) -> bool:
-    return (
-        outer.x <= inner.x
-        and inner.right <= outer.right
-        and outer.y <= inner.y
-        and inner.bottom <= outer.bottom
-    )
-
-
-def faults(drawn: Picture) -> list[str]:
-    """Return what is wrong with the geometry of *drawn*, one sentence each."""
-    page = Box(0, 0, drawn.width, drawn.height)
-    gpus, chips, bars = of("gpu", drawn), of("chip", drawn), of("bar", drawn)
-    boxes = [*of("host", drawn), *of("frame", drawn), *gpus]
-    named = texts(drawn)
-    found = [f"{text.words} leaves the page" for text in named if not is_inside(text.box, page)]
-    found += [f"{panel} leaves the page" for panel in (*boxes, *bars) if not is_inside(panel.box, page)]
-    found += [
-        f"{a.words} touches {b.words}" for a, b in itertools.combinations(named, 2) if a.box.overlaps(b.box)
-    ]
-    found += [
-        f"{a} cuts {b}"
-        for a, b in itertools.combinations(boxes, 2)
-        if a.box.overlaps(b.box) and not (is_inside(a.box, b.box) or is_inside(b.box, a.box))
-    ]
-    for solid in (gpus, chips, bars):
-        found += [f"{a} touches {b}" for a, b in itertools.combinations(solid, 2) if a.box.overlaps(b.box)]
-    found += [
-        f"{text.words} runs out of {panel.kind}"
-        for text in named
-        for panel in (*boxes, *chips, *bars)
-        if text.box.overlaps(panel.box) and not is_inside(text.box, panel.box)
-    ]
-    found += [f"{bar} covers {gpu}" for bar in bars for gpu in gpus if bar.box.overlaps(gpu.box)]
-    on_a_link = (TextStyle.LINK, TextStyle.BAR)
-    solid_boxes = [gpu.box for gpu in gpus] + [text.box for text in named if text.style not in on_a_link]
-    found += [
-        f"a link crosses {box}"
-        for way in links(drawn)
-        for box in solid_boxes
-        if any(box.contains(x, y) for x, y in way)
-    ]
-    return found
-
-
-def links(drawn: Picture) -> list[list[tuple[float, float]]]:
-    """Return points along every line of *drawn*."""
-    ways = []
-    for shape in drawn.shapes:
-        if isinstance(shape, Arc):
-            ways.append([shape.point(k / 50) for k in range(51)])
-        elif isinstance(shape, Stroke):
-            (x0, y0), (x1, y1) = shape.points
-            ways.append([(x0 + (x1 - x0) * k / 50, y0 + (y1 - y0) * k / 50) for k in range(51)])
-    return ways
-
-
-def frames(part: Part) -> list[Frame]:
-    if isinstance(part, int):
-        return []
-    return [part, *(frame for inner in part.parts for frame in frames(inner))]
 
 
 PRESETS = {name: sources.load(name) for name in machine_names()} | {
@@ -172,35 +67,19 @@ def test_nothing_overlaps(name, with_roles):
     topology = PRESETS[name]
     drawn = picture(topology, roles=halves(len(topology.gpus)) if with_roles else None, title=name)
     assert faults(drawn) == []
-    assert sorted(words(drawn, TextStyle.GPU)) == sorted(f"GPU {gpu.index}" for gpu in topology.gpus)
+    if not of("folded", drawn):
+        assert sorted(words(drawn, TextStyle.GPU)) == sorted(f"GPU {gpu.index}" for gpu in topology.gpus)
 
 
-@st.composite
-def machines(draw_: st.DrawFn) -> Topology:
-    count = draw_(st.integers(1, 20))
-    hosts = draw_(st.sampled_from([1, 1, 2, 3]))
-    some = st.sampled_from(["NV1", "NV2", "NV12", "PIX", "PXB", "PHB", "NODE", "SYS", "?!", None])
-    name = (
-        draw_(st.text(max_size=30))
-        if draw_(st.booleans())
-        else "NVIDIA RTX PRO 6000 Blackwell Server Edition"
-    )
-    numa = st.sampled_from([None, "0", "1", "N/A"])
-    gpus = tuple(
-        Gpu(i, host=f"node{i * hosts // count}" if hosts > 1 else None, name=name, numa=draw_(numa))
-        for i in range(count)
-    )
-    codes = {pair: draw_(some) for pair in itertools.combinations(range(count), 2)}
-    return Topology(gpus, {pair: code for pair, code in codes.items() if code is not None})
-
-
-@given(machines(), st.data())
+@given(st.one_of(hosts(), clusters()), st.data())
 def test_nothing_overlaps_on_any_machine(topology, data):
     gpu = st.integers(0, len(topology.gpus) - 1)
     roles = data.draw(st.dictionaries(st.text(max_size=12), st.lists(gpu, unique=True), max_size=5))
     drawn = picture(topology, roles=roles, title=data.draw(st.text(max_size=200)))
     assert faults(drawn) == []
-    assert len(of("gpu", drawn)) == len(topology.gpus)
+    if len(topology.hosts) == 1:
+        assert len(of("gpu", drawn)) == len(topology.gpus)
+        assert len(of("nic", drawn)) == len(topology.nics)
     ElementTree.fromstring(draw(topology, roles=roles))
 
 
@@ -213,7 +92,8 @@ def test_boxes_are_the_domains_of_the_machine(name):
     found = [tuple(sorted(frame.gpus)) for host in host_frames(graph) for frame in frames(host)]
     assert len(found) == len(set(found))
     assert {gpus for gpus in found if len(gpus) > 1} | whole == expected | whole
-    assert {gpus for gpus in found if len(gpus) == 1} <= {*domains(graph, Level.NUMA), *whole}
+    alone = [frame for host in host_frames(graph) for frame in frames(host) if len(frame.gpus) == 1 and not frame.nics]
+    assert {frame.gpus for frame in alone} <= {*domains(graph, Level.NUMA), *whole}
 
 
 def test_a_box_that_is_two_levels_has_both_names():
@@ -225,6 +105,22 @@ def test_a_root_complex_is_named_where_it_is_a_level_of_its_own():
     matrix = "X PHB NODE NODE\nPHB X NODE NODE\nNODE NODE X PHB\nNODE NODE PHB X"
     (host,) = host_frames(machine_graph(machine(matrix, numa="0 0 0 0")))
     assert [frame.name for frame in frames(host)] == ["host · NUMA node 0", "root complex", "root complex"]
+
+
+def test_roots_of_which_nobody_tells_the_numa_node_are_no_numa_nodes():
+    def names(topology: Topology) -> list[str]:
+        (host,) = host_frames(machine_graph(topology))
+        return [frame.name for frame in frames(host)]
+
+    gpus = tuple(map(Gpu, range(4)))
+    near = {(0, 1): "PHB", (2, 3): "PIX"}
+    far = {(i, j): "SYS" for i in (0, 1) for j in (2, 3)}
+    assert names(Topology(gpus, near)) == ["host", "root complex", "PCIe switch"]
+    assert names(Topology(gpus, {**near, **far})) == ["host", "NUMA node", "NUMA node · PCIe switch"]
+    assert names(Topology(gpus, {**near, (0, 2): "SYS"})) == ["host", "NUMA node", "NUMA node · PCIe switch"]  # statements chain
+    on_one = tuple(gpu.replace(numa="0" if gpu.index < 2 else None) for gpu in gpus)
+    assert names(Topology(on_one, near)) == ["host", "NUMA node 0", "PCIe switch"]
+    assert names(Topology(gpus, {**near, (0, 2): "NODE"})) == ["host · NUMA node", "root complex", "PCIe switch"]
 
 
 def test_a_level_of_lone_gpus_is_not_drawn():
@@ -261,12 +157,12 @@ def test_rows_keep_boxes_whole_where_they_can():
 @pytest.mark.parametrize(
     ("name", "bar_names"),
     [
-        pytest.param("dgx-a100-80gb", ["NVLink NV12 · all pairs · 275 GB/s"], id="NVSwitch"),
+        pytest.param("dgx-a100-80gb", ["NVSwitch NV12 · all pairs · 275 GB/s"], id="NVSwitch"),
         pytest.param("hgx-a100-4", ["NVLink NV4 · all pairs · 90 GB/s"], id="all pairs directly"),
         pytest.param("dgx-1-v100", [], id="mesh"),
         pytest.param("h100-nvl-4", [], id="bridged pairs"),
         pytest.param("l40s-8", [], id="no NVLink"),
-        pytest.param("16 GPUs, NVSwitch", ["NVLink NV6 · all pairs · 135 GB/s"] * 2, id="two rows"),
+        pytest.param("16 GPUs, NVSwitch", ["NVSwitch NV6 · all pairs · 135 GB/s"] * 2, id="two rows"),
     ],
 )
 def test_one_bar_stands_for_gpus_that_reach_each_other_alike(name, bar_names):
@@ -292,7 +188,7 @@ def test_each_direct_link_is_an_arc_with_its_name():
     assert sorted(words(drawn, TextStyle.LINK)) == sorted(code for code in codes if code.startswith("NV"))
     assert len(arcs) == 16
     assert {arc.width for arc in arcs} == {3, 6}
-    assert words(drawn, TextStyle.LEGEND) == ["NV1 24 GB/s, NV2 48 GB/s between two GPUs, one direction"]
+    assert words(drawn, TextStyle.LEGEND)[0] == "NV1 24 GB/s, NV2 48 GB/s between two GPUs, one direction"
 
 
 @pytest.mark.parametrize("name", ["dgx-1-v100", "dgx-1-p100"])
@@ -307,7 +203,90 @@ def test_in_a_mesh_each_arc_passes_its_own_name_only(name):
 def test_a_pair_tells_its_bandwidth():
     drawn = picture(PRESETS["h100-nvl-4"])
     assert words(drawn, TextStyle.LINK) == ["NV12 · 257 GB/s"] * 2
-    assert words(drawn, TextStyle.LEGEND) == ["GB/s: between two GPUs, one direction"]
+    assert words(drawn, TextStyle.LEGEND)[0] == "GB/s: between two GPUs, one direction"
+
+
+@pytest.mark.parametrize("topology", [uniform(4, "NV12"), uniform(2, "NV4"), machine("X NV2 NV1\nNV2 X SYS\nNV1 SYS X")])
+def test_links_of_cards_that_nobody_names_have_no_bandwidth(topology):
+    drawn = picture(topology)
+    assert not [text.words for text in texts(drawn) if "GB/s" in text.words]
+    assert words(drawn, TextStyle.LEGEND) == ["what the links carry is not known: no source names the cards"]
+    named = topology.replace(gpus=tuple(gpu.replace(name="NVIDIA A100-SXM4-80GB") for gpu in topology.gpus))
+    assert [text.words for text in texts(picture(named)) if "GB/s" in text.words]
+
+
+def test_what_no_line_shows_stands_below():
+    machine_ = uniform(4, "NV12", name="NVIDIA A100-SXM4-80GB").replace(p2p={(0, 1): "GNS"}, p2p_kind="r")
+    links_ = {pair: code for pair, code in machine_.links.items() if pair != (2, 3)}
+    drawn = picture(machine_.replace(links=links_))
+    below = " ".join(words(drawn, TextStyle.LEGEND))
+    assert "peer-to-peer between GPU 0 and 1 is off (GNS: the GPUs do not support it): copies go through host memory" in below
+    assert "the link of 1 pair of GPUs is not stated and not drawn" in below
+    assert faults(drawn) == []
+    assert "not stated" not in " ".join(words(picture(machine_), TextStyle.LEGEND))
+
+
+def test_links_that_no_source_tells_of_are_said_to_be_missing():
+    paths = machine("X PIX\nPIX X").replace(format="topo-mp", formats=("topo-mp",))
+    said = "NVLink is not stated and not drawn: the source shows PCIe paths only"
+    assert said in " ".join(words(picture(paths), TextStyle.LEGEND))
+    assert said not in " ".join(words(picture(paths.replace(formats=("topo-mp", "topo-m"))), TextStyle.LEGEND))
+
+
+def test_peer_access_that_is_not_known_is_said():
+    three = machine("X PIX PIX\nPIX X PIX\nPIX PIX X")
+
+    def below(states: dict[tuple[int, int], str]) -> str:
+        return " ".join(words(picture(three.replace(p2p=states, p2p_kind="r")), TextStyle.LEGEND))
+
+    said = "whether peer-to-peer works is not known of"
+    assert f"{said} 2 pairs of GPUs" in below({(0, 1): "OK", (0, 2): "U"})
+    assert f"{said} 1 pair of GPUs" in below({(0, 1): "OK", (0, 2): "U", (1, 2): "GNS"})
+    assert said not in below({(0, 1): "OK", (0, 2): "OK", (1, 2): "GNS"})
+    assert said not in below({})
+
+
+def test_a_busy_gpu_says_what_is_in_use():
+    drawn = picture(Topology((Gpu(0, memory_used_mib=20480), Gpu(1, memory_used_mib=500), Gpu(2))))
+    assert words(drawn, TextStyle.DETAIL) == ["20 GiB in use"]
+
+
+def test_a_nic_of_two_gpus_stands_below_both():
+    drawn = picture(PRESETS["dgx-1-v100"])
+    gpus, nics = ({panel.hint.split(":")[0]: panel.box for panel in of(kind, drawn)} for kind in ("gpu", "nic"))
+    first = nics["NIC mlx5_0"]
+    assert (first.x, first.right) == pytest.approx((gpus["GPU 0"].x, gpus["GPU 1"].right))
+
+
+def test_nics_of_several_boxes_stand_in_the_middle():
+    drawn = picture(PRESETS["dgx-h100"])
+    node = next(p.box for p in of("frame", drawn) if p.box.width == max(f.box.width for f in of("frame", drawn)))
+    own = [p.box for p in of("nic", drawn) if p.hint in ("NIC mlx5_1: NIC1", "NIC mlx5_2: NIC2")]
+    assert len(own) == 2
+    assert (own[0].x + own[1].right) / 2 == pytest.approx(node.middle)
+
+
+def test_nics_whose_place_nobody_states_stand_apart():
+    gpus = tuple(map(Gpu, range(3)))
+    nics = dict.fromkeys(["near", "far", "cut", "bare"])
+    codes = {0: {"near": "PIX", "far": "SYS", "cut": "SYS"}, 1: {"near": "SYS", "far": "SYS", "cut": "SYS"}}
+    codes[2] = {"near": "SYS", "far": "SYS"}
+    topology = Topology(gpus, nics=nics, gpu_nic=codes)
+    (host,) = host_frames(machine_graph(topology))
+    assert (host.nics, host.unplaced) == (("far",), ("cut", "bare"))
+    drawn = picture(topology)
+    (apart,) = of("unplaced", drawn)
+    assert [p.hint for p in of("nic", drawn) if is_inside(p.box, apart.box)] == ["NIC cut", "NIC bare"]
+    assert not any(apart.box.overlaps(gpu.box) for gpu in of("gpu", drawn))
+    assert "NICs whose place is not stated" in words(drawn, TextStyle.FRAME)
+    assert faults(drawn) == []
+
+
+def test_a_description_denies_no_nvlink_that_is_only_not_stated():
+    told = machine("X PIX\nPIX X")
+    assert picture(told).description == "2 GPUs, no NVLink."
+    for vague in (told.replace(links={}), told.replace(format="topo-mp", formats=())):
+        assert picture(vague).description == "2 GPUs, NVLink is not stated."
 
 
 def test_a_mesh_that_no_eye_can_follow_is_a_bar_that_counts():
@@ -316,7 +295,11 @@ def test_a_mesh_that_no_eye_can_follow_is_a_bar_that_counts():
     }
     (bundle,) = bundles(machine_graph(Topology(tuple(map(Gpu, range(9))), links_)))
     assert bundle.is_bar
-    assert bundle.names[1:] == ("NVLink NV1–NV2 · 35 of 36 pairs", "NV1–NV2 · 35 of 36 pairs", "NV1–NV2")
+    pairs = "35 of 36 pairs, 1 not stated"
+    assert bundle.names == (f"NVLink NV1–NV2 · {pairs}", f"NV1–NV2 · {pairs}", "NV1–NV2")
+    told = Topology(tuple(map(Gpu, range(9))), links_ | {(0, 1): "SYS"})
+    (bundle,) = bundles(machine_graph(told))
+    assert bundle.names[0] == "NVLink NV1–NV2 · 35 of 36 pairs"
 
 
 def test_bars_of_interleaved_islands_are_one_above_the_other():
@@ -397,7 +380,7 @@ def test_words_of_the_user_are_only_words():
     )
     svg = draw(topology, roles={HOSTILE: [1, 0]}, title=HOSTILE)
     tags = {element.tag for element in ElementTree.fromstring(svg.encode()).iter()}
-    assert tags == {SVG + tag for tag in ("svg", "style", "rect", "text", "title")}
+    assert tags == {SVG + tag for tag in ("svg", "style", "rect", "text", "title", "desc")}
     assert faults(picture(topology, roles={HOSTILE: [1, 0]}, title=HOSTILE)) == []
 
 
@@ -428,6 +411,10 @@ def test_every_class_has_a_colour_in_light_and_dark():
         "bar",
         "stroke",
         "plate",
+        "nic",
+        "domain",
+        "folded",
+        "unplaced",
         "frame-name",
         "detail",
         "legend",

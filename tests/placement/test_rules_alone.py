@@ -22,6 +22,7 @@ from placement.planner import plan
 from placement.workload import LayoutMenu, Master, Offload, Precision
 from solvers.result import Status
 from topologies.model import Topology
+from topologies.parts import Mig
 
 
 def planned(topology: Topology, workload, rules: str):
@@ -150,6 +151,19 @@ def test_busy_gpus_are_left_out():
     assert planned(held, work, "guide,busy=4GiB").used_gpus in {(0,), (1,)}
     assert planned(held, job(actor(gpu_menu=(2,))), "guide") is None
     assert planned(held, job(actor(gpu_menu=(2,))), "guide,busy=off") is not None
+
+
+def test_divided_gpus_are_left_out():
+    """Planning, the checker and the clash agree: of two GPUs one is in MIG mode."""
+    topology = machine("NV12", 2)
+    divided = topology.replace(gpus=(topology.gpus[0].replace(mig=Mig(enabled=True)), topology.gpus[1]))
+    found = planned(divided, job(actor(gpu_menu=(1,))), "guide")
+    assert found.used_gpus == (1,)
+    elsewhere = found.replace(device_map=dict.fromkeys(found.device_map, (0,)))
+    assert any("MIG mode" in line for line in problems(elsewhere, ask(divided, job(actor(gpu_menu=(1,))), "guide")))
+    outcome = plan(ask(divided, job(actor(gpu_menu=(2,))), "guide"))
+    assert outcome.plan is None
+    assert any("MIG mode" in line for line in outcome.clash)
 
 
 def test_hidden_gpus_are_left_out_and_ordinals_count_what_is_visible():

@@ -195,7 +195,7 @@ def test_a_malformed_assignment_is_refused(spec, message):
         pytest.param(
             Gpu(0, name="NVIDIA L40S"),
             "--gpu says that GPU 0 is a100-40gb, but a source names it 'NVIDIA L40S': "
-            "drop --gpu or correct it",
+            "drop --gpu or correct it (that card is l40s)",
             id="another name",
         ),
         pytest.param(
@@ -210,3 +210,9 @@ def test_an_assignment_that_contradicts_a_source_is_refused(gpu, message):
     with pytest.raises(TopologyError) as caught:
         assign_cards(machine(gpu), "a100-40gb")
     assert str(caught.value) == message
+
+
+def test_the_name_that_rocm_smi_prints_is_a_card() -> None:
+    card = card_of(Gpu(0, name="AMD Instinct MI300X OAM"))
+    assert card is not None
+    assert card.slug == "mi300x"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies import excerpt as module
 from topologies.errors import TopologyError
-from topologies.excerpt import LONGEST_LINE, MOST_CHARACTERS, MOST_LINES, excerpt
+from topologies.pages import excerpt as module
+from topologies.pages.excerpt import LONGEST_LINE, MOST_CHARACTERS, MOST_LINES, excerpt
 from topologies.read import read_text
 
 MATRIX = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
@@ -45,7 +45,7 @@ def test_a_matrix_in_a_long_log_is_read(at: int) -> None:
 
 def test_a_short_text_is_looked_at_whole() -> None:
     text = "a\n" * (MOST_LINES - 1)
-    assert excerpt(text, name="x") == (list(enumerate(text.split("\n"), start=1)), [])
+    assert excerpt(text, name="x") == (list(enumerate(text.split("\n"), start=1)), None)
 
 
 HOSTILE = (
@@ -53,7 +53,11 @@ HOSTILE = (
     "GPU0\tX\tNV1\n",
     MATRIX, LOG, "index, name\n1023, NVIDIA L4\n", "a, ", "0: \n", "mlx5_", "GPU1 affinity with CPU ",
     "GPUs with affinity with CPU 1: 1000\n", "\x1b]", "[1;", "NIC0: a\n",
-    "GPU0 GPU1\n", "x", "1", "index, name\n0, NVIDIA L4\n", "X ", " ", "\t", "GPU is lost\n", "\r", "\u2028", "é",
+    "GPU0 GPU1\n", "x", "1", "index, name\n0, NVIDIA L4\n", "X ", " ", "\t", "GPU is lost\n", "\r",
+    "GPU 0: NVIDIA L4 (UUID: GPU-0)\n", "GPU 1: NVIDIA L4 (UUID: ", "Link 0: 20 GB/s\n", "  MIG 1g.5gb Device 0: (UUID: ",
+    "gpuId 0:\n U U\n",
+    "index, ", "index, name, ", "| index ", "0, NVIDIA ", "U ", "pid, gpu_uuid\n1, GPU-a\n",
+    "unable ", "(UUID:", "'GPU\\n'\n", "\u2028", "é",
 )  # fmt: skip
 
 

@@ -27,7 +27,9 @@ CARD_OF_GEN = {3: V100, 4: A100, 5: H100}
         pytest.param("SOC", (LinkKind.SYS, 0), id="the old word for SYS"),
         pytest.param("NV77", (LinkKind.UNKNOWN, 0), id="more NVLinks than NVML can count"),
         pytest.param("NV0", (LinkKind.UNKNOWN, 0), id="no NVLink at all"),
-        pytest.param("XGMI", (LinkKind.UNKNOWN, 0), id="another vendor's code"),
+        pytest.param("XGMI", (LinkKind.XGMI, 1), id="AMD's direct link"),
+        pytest.param("PCIE", (LinkKind.PCIE, 0), id="AMD's word for PCIe of any level"),
+        pytest.param("MXLK", (LinkKind.UNKNOWN, 0), id="another vendor's code"),
         pytest.param(None, (LinkKind.UNKNOWN, 0), id="not stated"),
     ],
 )

@@ -281,6 +281,26 @@ def test_a_clean_text_needs_no_repair(machine: Machine) -> None:
     assert read.links_complete
 
 
+@FEWER
+@given(machine=machines().filter(lambda machine: len(machine.devices) > 1), place=st.integers(1, 99), blanks=st.integers(0, 2))
+def test_a_header_that_comes_again_among_the_rows_is_no_damage(machine: Machine, place: int, blanks: int) -> None:
+    """The rows before and after it are one matrix; a row that is in neither is missing."""
+    header, *lines = machine.text().splitlines(keepends=True)
+    count = len(machine.devices)
+    place = 1 + place % (count - 1)
+    lines.insert(place, "\n" * blanks + header)
+    whole, parted = read_text(machine.text()), read_text(header + "".join(lines))
+    assert parted.replace(warnings=()) == whole.replace(warnings=())
+    assert parted.warnings == whole.warnings
+    assert "rows are missing: GPU0" in " ".join(read_text(header + "".join(lines[1:])).warnings)
+
+
+def test_halves_that_contradict_each_other_are_not_joined() -> None:
+    header = "\tGPU0\tGPU1\n"
+    with pytest.raises(TopologyError, match="there are 2 matrices, and they differ"):
+        read_text(f"{header}GPU0\t X \tNV4\n{header}GPU1\tSYS\t X \n")
+
+
 @given(machine=machines())
 def test_lines_that_were_wrapped_and_trimmed_never_make_a_wrong_link(machine: Machine) -> None:
     for width in (80, 77):
@@ -427,7 +447,7 @@ def test_two_different_matrices_are_refused_and_either_can_be_picked(
 
 # ── codes that nobody has seen ──────────────────────────────────────────────────────────────────────────────────────────
 
-UNSEEN = ("QQ7", "XGMI", "UB", "C2C")
+UNSEEN = ("QQ7", "MXLK", "UB", "C2C")
 
 
 @st.composite

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topologies.document import from_document, to_document
+from topologies.documents.document import to_document
+from topologies.documents.document_read import from_document
 from topologies.errors import TopologyError
 from topologies.model import Topology
+from topologies.pages.text import MAX_BYTES
 from topologies.read import read_bytes, read_text
 from topologies.sources import load
-from topologies.text import MAX_BYTES
 
 MATRIX = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
 
@@ -76,7 +77,7 @@ def test_refused(data: bytes, words: tuple[str, ...]) -> None:
             {(0, 1): "PIX", (0, 2): "SYS", (1, 2): "SYS"}, id="X elsewhere",
         ),
         pytest.param(
-            "GPU0 GPU1 GPU2\nGPU0 X NV4\nGPU1 SYS X SYS\nGPU2 NV4 SYS X\n", ("GPU0 is short and contradicts",),
+            "GPU0 GPU1 GPU2\nGPU0 X NV4\nGPU1 SYS X SYS\nGPU2 NV4 SYS X\n", ("GPU0 is short",),
             {(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}, id="short row",
         ),
         pytest.param("GPU0 GPU1\nGPU0 X NV1", ("'NV1'", "may be a cut code", "GPU1"), {}, id="cut code"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 
 import pytest
 
-from topologies.document import to_document
+from topologies.documents.document import to_document
 from topologies.errors import TopologyError
 from topologies.links import LinkKind, parse_code
+from topologies.nvidia.smi_blocks import find_blocks
+from topologies.pages.text import clean
 from topologies.read import read_text
 
 HEADER = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
@@ -197,3 +201,121 @@ def test_gpus_that_no_source_names_are_marked(text: str, expected: list[int]) ->
     document = to_document(read_text(text))
     assert [gpu["index"] for gpu in document["gpus"] if gpu.get("is_named", True)] == expected
     assert named(json.dumps(document)) == expected
+
+
+def affinities(*rows: str) -> tuple[list[tuple[str | None, str | None, str | None]], str]:
+    """Return the affinity of the GPUs of a matrix whose rows end in *rows*, and what was said."""
+    lines = ["\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID"]
+    for index, row in enumerate(rows):
+        cells = [" X " if index == other else "SYS" for other in range(3)]
+        lines.append("\t".join((f"GPU{index}", *cells)) + "\t" + row)
+    read = read_text("\n".join(lines) + "\n")
+    return [(gpu.cpu_affinity, gpu.numa, gpu.gpu_numa_id) for gpu in read.gpus], " ".join(read.warnings)
+
+
+UNKNOWN = (None, None, None)
+
+
+@pytest.mark.parametrize("row", ["1\tN/A", "32-63\t1", "32-631\tN/A", "32-631", "N/A", "", "32-63\t\tN/A"])
+def test_a_row_with_fewer_affinity_cells_than_the_others_says_nothing(row: str) -> None:
+    """A cell or a tab was lost, and any of them may be it; the driver prints one tab more before the last column."""
+    extra = "\t" if "\t\t" in row else ""
+    found, said = affinities(f"0-31\t0\t{extra}N/A", row, f"64-95\t2\t{extra}N/A")
+    assert found == [("0-31", "0", "N/A"), UNKNOWN, ("64-95", "2", "N/A")]
+    assert "row GPU1: affinity cells are missing or glued together" in said
+
+
+def test_rows_that_all_lost_the_same_tab_say_nothing() -> None:
+    found, said = affinities("0-310\tN/A", "32-631\tN/A", "64-952\tN/A")
+    assert found == [UNKNOWN] * 3
+    assert "row GPU0 to GPU2: affinity cells are missing or glued together" in said
+
+
+def test_blank_affinity_cells_that_tabs_show_are_no_damage() -> None:
+    found, said = affinities("0-31\t0\tN/A", "\t1\tN/A", "64-95\t\t")
+    assert found == [("0-31", "0", "N/A"), (None, "1", "N/A"), ("64-95", None, None)]
+    assert said == ""
+
+
+NIC_COLUMNS = "\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\nGPU0\tSYS\tPXB\t0-31\t0\nGPU1\tPXB\tPIX\t0-31\t0\n"
+
+
+@pytest.mark.parametrize("then", [lambda text: text, lambda text: text.expandtabs(8), lambda text: text.replace("\t", " ")])
+def test_columns_of_nics_alone_are_no_columns_of_gpus(then: Callable[[str], str]) -> None:
+    read = read_text(then(NIC_COLUMNS))
+    assert (dict(read.links), read.links_complete) == ({}, False)
+    assert {gpu: dict(found) for gpu, found in read.gpu_nic.items()} == {
+        0: {"NIC0": "SYS", "NIC1": "PXB"},
+        1: {"NIC0": "PXB", "NIC1": "PIX"},
+    }
+    read = read_text(then(NIC_COLUMNS.split("\n", 1)[1]))
+    assert (dict(read.links), dict(read.gpu_nic), read.links_complete) == ({}, {}, False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\tGPU0\tGPU1\tGPU2\tGPU3\nGPU0\tNODE\tSYS\nGPU1\tNODE\tSYS\nGPU2\tPXB\tPHB\nGPU3\tPHB\tPXB\n",
+        "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\tPXB\tSYS\t0-31\nGPU1\tPHB\tNODE\t32-63\n",
+        "\tGPU0\tGPU1\tGPU2\tGPU3\nGPU2\tPXB\tPHB\nGPU3\tPHB\tPXB\n",
+    ],
+)
+def test_rows_without_an_x_in_their_own_column_are_of_other_columns(text: str) -> None:
+    read = read_text(text)
+    assert (dict(read.links), dict(read.gpu_nic), read.links_complete) == ({}, {}, False)
+
+
+def test_a_short_row_keeps_what_stands_before_its_x_where_other_rows_prove_the_columns() -> None:
+    read = read_text("\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV4\tSYS\nGPU1\tNV4\t X \tPHB\nGPU2\tSYS\n")
+    assert dict(read.links) == {(0, 1): "NV4", (0, 2): "SYS", (1, 2): "PHB"}
+
+
+@pytest.mark.parametrize("values", ["0-31\t\t\tN/A", "0-31\t0", "0-31,64-95\t\t\tN/A", "\t1\t\tN/A"])
+@pytest.mark.parametrize("gap", [" ", "  ", "   "])
+@pytest.mark.parametrize("x", [" X ", "X"])
+def test_fewer_affinity_cells_than_titles_say_nothing_where_blanks_are_gone(values: str, gap: str, x: str) -> None:
+    """A number of a NUMA node or an N/A that moved to the left is no list of CPUs."""
+    text = f"{HEADER}GPU0\t{x}\tNV4\t{values}\nGPU1\tNV4\t{x}\t{values}\n"
+    for part in (text, text.split("\n", 1)[1]) if "N/A" in values else (text,):
+        read = read_text(re.sub("\t+", gap, part))
+        assert [(gpu.cpu_affinity, gpu.numa) for gpu in read.gpus] == [(None, None)] * 2
+        assert any("cannot tell" in warning or "nobody can tell" in warning for warning in read.warnings)
+        assert dict(read.links) == {(0, 1): "NV4"}
+
+
+@pytest.mark.parametrize("lost", range(1, 5))
+@pytest.mark.parametrize("nic", ["ibp99s0", "mlx5_10", "rocep9s0f1"])
+def test_a_cut_label_at_the_end_of_the_header_is_that_of_the_only_row_that_can_be_its_own(nic: str, lost: int) -> None:
+    rows = f"GPU0\tX\tPIX\tSYS\nibp12s0\tPIX\tX\tNODE\n{nic}\tSYS\tNODE\tX\n"
+    read = read_text(f"\tGPU0\tibp12s0\t{nic[:-lost]}\n{rows}")
+    assert dict(read.gpu_nic[0]) == {"ibp12s0": "PIX", nic: "SYS"}
+    assert read.warnings
+
+
+@pytest.mark.parametrize("cut", ["ibp99s", "rocep9s0f"])
+def test_a_cut_label_that_begins_like_another_names_no_device(cut: str) -> None:
+    read = read_text(f"\tGPU0\tibp12s0\t{cut}\nGPU0\tX\tPIX\tSYS\n")
+    assert dict(read.gpu_nic[0]) == {"ibp12s0": "PIX"}
+    assert any(cut in warning for warning in read.warnings)
+
+
+@pytest.mark.parametrize("width", range(30, 140, 7))
+def test_a_wrapped_table_of_amd_is_no_matrix_of_nvidia(width: int) -> None:
+    gpus = range(12)
+    rows = [f"GPU{i}   " + "".join(f"{'0' if i == j else 'XGMI':13}" for j in gpus) for i in gpus]
+    title = "=" * 31 + " Link Type between two GPUs " + "=" * 31
+    lines = [title, "       " + "".join(f"{f'GPU{j}':13}" for j in gpus), *rows]
+    text = "\n".join(line[k : k + width] for line in lines for k in range(0, len(line), width))
+    assert find_blocks(clean(text, name="<text>")) == []
+
+
+@pytest.mark.parametrize("number", ["0", "1"])
+def test_a_lone_number_without_a_header_is_no_list_of_cpus(number: str) -> None:
+    read = read_text(f"GPU0 X NV4 {number}\nGPU1 NV4 X {number}\n")
+    assert [(gpu.cpu_affinity, gpu.numa) for gpu in read.gpus] == [(None, None)] * 2
+
+
+def test_a_column_that_all_rows_lost_makes_no_link_after_their_x() -> None:
+    rows = "GPU0\t X \tNV1\tNODE\nGPU1\tNV1\t X \tNODE\nGPU2\tSYS\tSYS\tPXB\n"
+    read = read_text("\tGPU0\tGPU1\tGPU2\tNIC0\n" + rows)
+    assert (dict(read.links), read.links_complete) == ({(0, 1): "NV1"}, False)

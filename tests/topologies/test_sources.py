@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 
-from topologies import nvml
 from topologies.catalog import machine_names
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
+from topologies.nvml import live as nvml
+from topologies.pci.sysfs import add_host_facts
 from topologies.sources import load
 
 MATRIX = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
@@ -96,4 +98,26 @@ def test_a_file_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_live_is_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Topology((Gpu(0),), format="nvml")
     monkeypatch.setattr(nvml, "read_live", lambda: host)
-    assert load("live") is host
+    found = load("live")
+    assert found.gpus == host.gpus
+    assert found == add_host_facts(host)
+    assert found.host_facts[None].cpus == os.cpu_count()
+
+
+def test_a_number_behind_a_short_form_is_refused() -> None:
+    with pytest.raises(TopologyError, match="is no text"):
+        load("dgx-h100 x 2#2")
+
+
+def test_a_link_that_leads_nowhere_is_called_so(tmp_path: Path) -> None:
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    with pytest.raises(TopologyError, match="leads nowhere"):
+        load(str(link))
+
+
+def test_a_document_of_another_version_is_refused_by_its_version(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("schema: placement/topology/v2\ngpus: []\n", encoding="utf-8")
+    with pytest.raises(TopologyError, match="schema is 'placement/topology/v2' instead of placement/topology/v1"):
+        load(str(file))
