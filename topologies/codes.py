@@ -52,8 +52,8 @@ _COMPLETE = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC", "CNS", "GNS", "TNS", "N/
 OF_AMD = frozenset({"XGMI", "PCIE"})
 """What the tools of AMD print for a pair: its direct link, or PCIe of any level."""
 
-_MOST_NVLINKS = 36
-"""What NVML can count (NVML_NVLINK_MAX_LINKS)."""
+MOST_NVLINKS = 36
+"""NVLinks of one GPU that NVML can count (NVML_NVLINK_MAX_LINKS); a code above it is damage, not a link."""
 
 SELF = frozenset({"X", "x"})
 NOT_AVAILABLE = "N/A"
@@ -73,7 +73,7 @@ def is_link(token: str) -> bool:
 
 def is_known_link(token: str) -> bool:
     """Whether *token* is a link that hardware has."""
-    return token in OF_AMD or (is_link(token) and (not token.startswith("NV") or 0 < int(token[2:]) <= _MOST_NVLINKS))
+    return token in OF_AMD or (is_link(token) and (not token.startswith("NV") or 0 < int(token[2:]) <= MOST_NVLINKS))
 
 
 def is_peer_state(token: str) -> bool:

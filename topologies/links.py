@@ -20,12 +20,11 @@ from importlib import resources
 from typing import Any
 
 from topologies.cards import Card
+from topologies.codes import MOST_NVLINKS
 from topologies.parts import Pcie
 
 _NVLINK = re.compile(r"NV([0-9]{1,2})")
 _GENERATIONS = range(1, 7)
-_MOST_NVLINKS = 36
-"""What NVML can count (NVML_NVLINK_MAX_LINKS); a code above it is damage, not a link."""
 
 
 class LinkKind(StrEnum):
@@ -95,7 +94,7 @@ def parse_code(code: str | None) -> tuple[LinkKind, int]:
         return LinkKind.UNKNOWN, 0
     if match := _NVLINK.fullmatch(code):
         count = int(match[1])
-        return (LinkKind.NVLINK, count) if 0 < count <= _MOST_NVLINKS else (LinkKind.UNKNOWN, 0)
+        return (LinkKind.NVLINK, count) if 0 < count <= MOST_NVLINKS else (LinkKind.UNKNOWN, 0)
     if code == LinkKind.XGMI:
         return LinkKind.XGMI, 1
     return _PCIE_CODES.get(code, LinkKind.UNKNOWN), 0

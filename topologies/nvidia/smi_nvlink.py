@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topologies.cards import card_of
+from topologies.codes import MOST_NVLINKS
 from topologies.merging.identity import bus_key
 from topologies.model import Gpu, Pair, Topology
 from topologies.nvidia import query_csv
@@ -23,9 +24,6 @@ from topologies.nvidia.smi_gpus import Below, Section, find_outputs
 from topologies.nvidia.smi_list import gpus_of
 from topologies.pages.reading import Reading, listing
 from topologies.pages.text import Page
-
-MOST_LINKS = 36
-"""What NVML can count (NVML_NVLINK_MAX_LINKS)."""
 
 _BUS_ID = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 _LINK = re.compile(
@@ -118,7 +116,7 @@ def _links(below: Sequence[Below]) -> _Links:
                 found.state = "unsupported"
         for match in _LINK.finditer(piece.text):
             link = int(match["link"])
-            if link >= MOST_LINKS:
+            if link >= MOST_NVLINKS:
                 continue
             ends_text = piece.is_last and not piece.text[match.end() :].strip()
             if match["capability"] or match["other"]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from topologies.codes import MOST_NVLINKS
 from topologies.merging.identity import bus_key
 from topologies.nvml.calls import (
     FUNCTION_NOT_FOUND,
@@ -34,7 +35,6 @@ _NVLINK_STATE = 165
 UP = frozenset({1, 2})
 """Active, and asleep to save power; not inactive (0), and not the state in which a link carries no data (3)."""
 
-_MOST_LINKS = 36
 _FIRST_BY_FIELD = (9, 0)
 _FIRST_WITH_NVLINK = (6, 0)
 _GPU, _NPU, _SWITCH = 0, 1, 2
@@ -148,7 +148,7 @@ def _states(driver: Driver, handle: Any, capability: str | None) -> tuple[dict[i
 
 def _by_call(driver: Driver, handle: Any) -> tuple[dict[int, int], Unanswered | None]:
     found: list[int | Unanswered] = []
-    for link in range(_MOST_LINKS):
+    for link in range(MOST_NVLINKS):
         try:
             found.append(int(bool(driver.call("DeviceGetNvLinkState", handle, link))))
         except Unanswered as error:
@@ -163,7 +163,7 @@ def _by_call(driver: Driver, handle: Any) -> tuple[dict[int, int], Unanswered | 
 def _by_field(driver: Driver, handle: Any) -> tuple[dict[int, int], Unanswered | None]:
     """Ask for all links in one call; each value has an error of its own."""
     try:
-        fields = [(_NVLINK_STATE, link) for link in range(_MOST_LINKS)]
+        fields = [(_NVLINK_STATE, link) for link in range(MOST_NVLINKS)]
         values = driver.call("DeviceGetFieldValues", handle, fields)
     except Unanswered as error:
         return {}, error
