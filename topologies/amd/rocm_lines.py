@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from topologies.amd.rocm_tables import label_start, title_start
-from topologies.pages.text import Line
+from topologies.pages.text import Line, prefix_shape
 
 _LONGEST_PREFIX = 120
 
@@ -28,7 +28,7 @@ def streams(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[str]]]:
         prefixes[position] = _bare(line.text[: min(starts)])
         if title is not None and title <= min(starts):
             titles.add(prefixes[position])
-    shapes = Counter(map(_shape, prefixes.values()))
+    shapes = Counter(map(prefix_shape, prefixes.values()))
     wanted = [shape for shape, count in shapes.items() if shape and count * 4 >= len(prefixes)]
     if not wanted or len(wanted) > 4:
         yield list(lines), []
@@ -49,8 +49,3 @@ def streams(lines: Sequence[Line]) -> Iterator[tuple[list[Line], list[str]]]:
 def _bare(prefix: str) -> str:
     """Return *prefix* without the blanks and bars that a table or a header begins with."""
     return prefix.rstrip(" \t|*`=") if prefix.strip(" \t|*`=") else ""
-
-
-def _shape(prefix: str) -> str:
-    """Return a pattern of *prefix* and those that differ from it by numbers only (times)."""
-    return r"[0-9]+".join(map(re.escape, re.split(r"[0-9]+", prefix)))

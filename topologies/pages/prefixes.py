@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from topologies.pages.text import Line, one_machine
+from topologies.pages.text import Line, one_machine, prefix_shape
 
 _LONGEST = 200
 _MOST = 64
@@ -37,10 +37,10 @@ def without_prefixes(
             prefix = line.text[: head.start()].strip(" \t|")
             before[prefix] = before.get(prefix, False) or is_first(head)
     prefixes = [prefix for prefix in before if prefix]
-    if not 0 < len({_shape(prefix) for prefix in prefixes}) <= _MOST:
+    if not 0 < len({prefix_shape(prefix) for prefix in prefixes}) <= _MOST:
         return [list(lines)], []
     are_hosts = len(before) > 1 and all(before.values()) and len(prefixes) == len(before) <= _MOST
-    shapes = {re.escape(prefix) for prefix in prefixes} if are_hosts else {_shape(prefix) for prefix in prefixes}
+    shapes = {re.escape(prefix) for prefix in prefixes} if are_hosts else {prefix_shape(prefix) for prefix in prefixes}
     pattern = re.compile(rf"[ \t|]*(?P<prefix>{'|'.join(sorted(shapes, key=len, reverse=True))})(?:[ \t]*\|)? ?")
     groups: dict[str, list[Line]] = {}
     talker = ""
@@ -65,15 +65,10 @@ def stripped(prefixes: Sequence[str]) -> str:
 
 def before_lines(prefix: str) -> re.Pattern[str]:
     """Return what matches *prefix*, whatever its numbers are, at the beginning of a line."""
-    return re.compile(rf"(?m)^[ \t]*{_shape(prefix)}")
+    return re.compile(rf"(?m)^[ \t]*{prefix_shape(prefix)}")
 
 
 def is_before_every_line(prefix: str, text: str) -> bool:
     """Whether most lines of *text* after the first begin with *prefix*."""
     further = text.count("\n")
     return further > 0 and sum(1 for _ in before_lines(prefix).finditer(text)) * 2 > further
-
-
-def _shape(prefix: str) -> str:
-    """Return a pattern of *prefix* whose numbers may be others: times go on."""
-    return r"[0-9]+".join(map(re.escape, re.split(r"[0-9]+", prefix)))

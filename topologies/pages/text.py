@@ -242,6 +242,11 @@ def _decode_escape(match: re.Match[str]) -> str:
     return character if character in "\t\n\x1b" or character.isprintable() else " "
 
 
+def prefix_shape(prefix: str) -> str:
+    """Return a pattern of *prefix* and those that differ from it by numbers only: times go on."""
+    return r"[0-9]+".join(map(re.escape, re.split(r"[0-9]+", prefix)))
+
+
 def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
     """
     Return *lines* without what a log or a mail put before the rows of a matrix, and what was stripped.
@@ -258,7 +263,7 @@ def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
         if prefix.strip():
             before[prefix] = before.get(prefix, False) or match["label"] == "GPU0"
     are_hosts = len(before) > 1 and all(before.values())
-    shapes = {re.escape(p) if are_hosts else r"[0-9]+".join(map(re.escape, re.split(r"[0-9]+", p))) for p in before}
+    shapes = {re.escape(p) if are_hosts else prefix_shape(p) for p in before}
     if not 0 < len(shapes) <= _MOST_PREFIXES:
         return lines, []
     pattern = re.compile(

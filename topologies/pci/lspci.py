@@ -17,7 +17,7 @@ from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
 from topologies.pages.prefixes import stripped
 from topologies.pages.reading import Reading, listing
-from topologies.pages.text import Page
+from topologies.pages.text import Page, prefix_shape
 from topologies.parts import Bridge, Host, Nic, Pcie
 from topologies.paths import nic_code
 from topologies.pci.lspci_blocks import TELLING, joined, read_blocks
@@ -90,7 +90,7 @@ def _streams(lines: list[str]) -> Iterator[tuple[list[str], list[str]]]:
 
 def _shape(prefix: str) -> str:
     """Return a pattern of *prefix*, whatever its numbers are."""
-    return r"[0-9]+".join(map(re.escape, re.split(r"[0-9]+", prefix.rstrip(" ")))) + " ?"
+    return prefix_shape(prefix.rstrip(" ")) + " ?"
 
 
 def _topology(lines: Sequence[str], *, is_cut: bool) -> Topology | None:
