@@ -21,6 +21,7 @@ def nearest_nics(topology: Topology) -> Mapping[int, tuple[str, ...]]:
     GPUs that have the same nearest NICs at the same level share them evenly, in the order of NUMA nodes and indices: as many each
     as there are, else one each, several GPUs to a NIC. A GPU of which no NIC's place is known is absent.
     """
+    column = {nic: k for k, nic in enumerate(topology.nics)}
     groups: dict[tuple[str | None, tuple[str, ...]], list[int]] = {}
     for gpu in topology.gpus:
         rank = {
@@ -30,7 +31,7 @@ def nearest_nics(topology: Topology) -> Mapping[int, tuple[str, ...]]:
         }
         if rank:
             closest = min(rank.values())
-            near = tuple(nic for nic in topology.nics if rank.get(nic) == closest)
+            near = tuple(sorted((nic for nic, level in rank.items() if level == closest and nic in column), key=column.__getitem__))
             groups.setdefault((gpu.host, near), []).append(gpu.index)
     found: dict[int, tuple[str, ...]] = {}
     for (_, near), gpus in groups.items():

@@ -10,7 +10,6 @@ When to modify: a new fact about a function, or a new rule for what a link gives
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -39,7 +38,6 @@ _DEEPEST = 32
 
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 _WIDTHS = frozenset({1, 2, 4, 8, 12, 16, 32})
-_BUS_ID = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
 
 
 @dataclass(slots=True)
@@ -109,14 +107,6 @@ class Function:
     @property
     def is_bridge(self) -> bool:
         return self.code == BRIDGE_CLASS or self.bus_below is not None
-
-
-def full_bus_id(text: str) -> str | None:
-    """Return *text* (``3B:00.0``, ``00000000:3B:00.0``) as the kernel writes it, ``0000:3b:00.0``; None if it is no bus id."""
-    match = _BUS_ID.fullmatch(text.strip())
-    if match is None:
-        return None
-    return f"{int(match[1] or '0', 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower()
 
 
 def generation(gt_per_s: str) -> int | None:
@@ -259,11 +249,6 @@ def settled_gpus(gpus: Iterable[Gpu]) -> tuple[tuple[Gpu, ...], list[str]]:
             few.setdefault(Pcie(width=gpu.pcie.width, current_width=gpu.pcie.current_width), []).append(gpu.index)
     names = {port: listing([f"GPU {index}" for index in indices]) for port, indices in few.items()}
     return tuple(found), [said for port, shown in names.items() if (said := too_narrow(port, shown)) is not None]
-
-
-def order(bus_id: str) -> tuple[int, ...]:
-    """Return the place of *bus_id* in PCI order."""
-    return tuple(int(part, 16) for part in re.split(r"[:.]", bus_id))
 
 
 def _is_switch(function: Function) -> bool:

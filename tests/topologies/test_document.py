@@ -21,8 +21,8 @@ from topologies.documents.document_read import MOST_GPUS, from_document, from_te
 from topologies.errors import TopologyError
 from topologies.links import LinkKind, parse_code
 from topologies.model import Gpu, Topology
+from topologies.networks.doubts import doubts
 from topologies.networks.network import KINDS, MOST_GB_PER_S, MOST_RAILS
-from topologies.networks.rails import too_many_rails
 from topologies.parts import Host, Network, NetworkDomain, Nic
 from topologies.plain.parts import MOST
 from topologies.plain.text import MOST_YAML_VALUES
@@ -81,12 +81,13 @@ GPUS = st.builds(lambda gpu, host, name: gpu.replace(host=host, name=name), part
 
 @st.composite
 def networks(draw: st.DrawFn, hosts: list[str]) -> Network:
-    """Return networks whose domains are each within one before."""
+    """Return networks whose domains are each within one before, and have no host in common with others within that."""
     names = draw(st.lists(ANY_WORDS, max_size=3, unique=True))
     domains: list[NetworkDomain] = []
     for k, name in enumerate(names):
         within = draw(st.sampled_from((None, *names[:k])))
-        inside = hosts if within is None else domains[names.index(within)].hosts
+        taken = {host for other in domains if other.within == within for host in other.hosts}
+        inside = [host for host in (hosts if within is None else domains[names.index(within)].hosts) if host not in taken]
         members = st.lists(st.sampled_from(inside), unique=True).map(tuple) if inside else st.just(())
         domains.append(NetworkDomain(name, draw(st.sampled_from(KINDS)), draw(members), within, draw(RATES)))
     rails, gb_per_s = st.none() | st.integers(1, MOST_RAILS), st.none() | st.floats(0.001, MOST_GB_PER_S)
@@ -154,7 +155,7 @@ DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @given(topologies())
 def test_what_is_written_reads_back_the_same(topology: Topology) -> None:
-    topology = topology.replace(warnings=(*topology.warnings, *too_many_rails(topology)))  # as every reader does
+    topology = topology.replace(warnings=(*topology.warnings, *doubts(topology)))  # as every reader does
     document = to_document(topology, islands=[(0,)])
     assert from_document(document) == topology
     assert read_text(json.dumps(document, indent=1)) == topology

@@ -306,6 +306,14 @@ def test_an_idle_speed_is_no_speed_and_lost_lanes_are_lost():
     )
 
 
+def test_what_stands_behind_the_width_may_be_taken_off() -> None:
+    """As `cut -d, -f1-3` does: lines of different lengths are not cut at a column."""
+    text = (Path(__file__).parent.parent / "data" / "sources" / "lspci-vv.txt").read_text("utf-8")
+    short = re.sub(r"(?m)(LnkCap:.*Width x[0-9]+),.*$", r"\1", text)
+    assert short != text
+    assert [gpu.pcie for gpu in read_text(short).gpus] == [gpu.pcie for gpu in read_text(text).gpus]
+
+
 def test_one_gpu_alone_has_lanes_but_no_slot():
     """`lspci -vv -s 18:00.0`: what the slot can do is not there, so neither is the speed under load, nor the place."""
     block = SMALL.split("\n\n")[3] + "\n"
@@ -540,3 +548,63 @@ def test_a_block_whose_first_line_is_lost_is_not_that_of_the_device_before_it(lo
     for bus_id, (gen, width, path) in found.items():
         assert (gen or whole[bus_id][0], width) == whole[bus_id][:2]  # without its slot the generation may be unknown
         assert path in ((), whole[bus_id][2])
+
+
+@settings(max_examples=30)
+@given(hosts(), st.data())
+def test_a_lost_line_break_of_a_tree_loses_no_device(host, data):
+    whole = lspci_tree(host)
+    breaks = [k for k, letter in enumerate(whole[:-1]) if letter == "\n" and whole[whole.rfind("\n", 0, k) + 1 : k].count("  ")]
+    if not breaks or not host.all("gpu"):
+        return
+    position = data.draw(st.sampled_from(breaks))
+    for between in ("", " "):
+        found = read_text(whole[:position] + between + whole[position + 1 :])
+        assert places(found) == places(read_text(whole)) or (found.warnings and len(found.gpus) == len(host.all("gpu")))
+
+
+@settings(max_examples=30)
+@given(hosts(), st.data(), st.sampled_from(["list", "tree"]))
+def test_a_text_that_ends_within_the_line_of_a_gpu_says_so(host, data, form):
+    text = lspci(host, verbose=False) if form == "list" else lspci_tree(host)
+    ends = [match.end() for match in re.finditer(r"NVI(?=DIA)", text)][1:]
+    if not ends:
+        return
+    end = data.draw(st.sampled_from(ends)) - data.draw(st.integers(0, 2))
+    found = read_text(text[:end])
+    assert len(found.gpus) == text[:end].count("NVIDIA")
+    assert any("the text ends within" in warning for warning in found.warnings)
+
+
+@settings(max_examples=20)
+@given(hosts(), st.data(), st.booleans(), st.sampled_from(["LnkCap:", "LnkSta:"]))
+def test_lanes_at_the_end_of_a_line_that_is_wrapped_or_cut_are_never_fewer(host, data, is_cut, word):
+    """The window ends behind the first digit of a width."""
+    lines = lspci(host).replace("\t", "        ").split("\n")
+    widths = sorted({line.index("Width x") + len("Width x1") for line in lines if word in line and "Width x16" in line})
+    if not widths:
+        return
+    width = data.draw(st.sampled_from(widths))
+    wrapped = [line[k : k + width] for line in lines for k in range(0, max(len(line), 1), width)]
+    pieces = [line[:width] for line in lines] if is_cut else wrapped
+    try:
+        found = read_text("\n".join(pieces) + "\n")
+    except TopologyError:
+        return
+    truth = {device.bus_id: device.link for device in gpus_of(host)}
+    for gpu in found.gpus:
+        link = truth.get(gpu.pci_bus_id or "")
+        if gpu.pcie is not None and link is not None:
+            assert gpu.pcie.width in (None, link.lanes, min(link.port[1], link.device[1]), link.device[1])
+            assert gpu.pcie.current_width in (None, link.lanes)
+
+
+@pytest.mark.parametrize("word", ["LnkCap:", "LnkSta:"])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_the_first_digit_of_sixteen_lanes_is_not_one_lane(word, is_cut):
+    lines = SMALL.replace("\t", "        ").split("\n")
+    for width in {line.index("Width x") + len("Width x1") for line in lines if word in line and "Width x16" in line}:
+        wrapped = [line[k : k + width] for line in lines for k in range(0, max(len(line), 1), width)]
+        found = read_text("\n".join([line[:width] for line in lines] if is_cut else wrapped) + "\n")
+        assert len(found.gpus) == 2
+        assert all(gpu.pcie is None or 1 not in (gpu.pcie.width, gpu.pcie.current_width) for gpu in found.gpus)

@@ -8,29 +8,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from topologies import codes
 from topologies.documents.document import GPU_FIELDS, GPU_PARTS, SCHEMA, STATED
+from topologies.documents.document_values import MOST_GPUS, Values
 from topologies.errors import TopologyError
-from topologies.model import Gpu, Pair, Topology
+from topologies.model import Gpu, Topology
+from topologies.networks.doubts import doubts
 from topologies.networks.network_read import from_section, placed
-from topologies.networks.rails import too_many_rails
 from topologies.pages.reading import listing, unknown_codes
 from topologies.parts import Host, Nic, Process
 from topologies.peer_kinds import all_kinds
-from topologies.plain.parts import MOST, check_plain, check_text, from_plain, shown
+from topologies.plain.parts import MOST, check_plain, from_plain, shown
 from topologies.plain.text import parse
 
-K = TypeVar("K")
-
-MOST_GPUS = 2**17
-"""Most GPUs of a document, all hosts together; it also bounds every count."""
-
 _MOST = {"index": MOST_GPUS - 1, "memory_mib": MOST, "memory_used_mib": MOST, "memory_reserved_mib": MOST}
-_INDEX = re.compile(r"[0-9]{1,6}")
-_PAIR = re.compile(r"([0-9]{1,6})-([0-9]{1,6})")
 _NEAR_CPU = re.compile(r"gpus_near_cpu([0-9]{1,6})")
 _LOOKS_LIKE = re.compile(rf"\s*(?:#[^\n]*\n\s*|---\s*\n)*(?:\{{\s*)?[\"']?schema[\"']?\s*:\s*[\"']?{SCHEMA[:-1]}[0-9]")
 _FIELDS = STATED | frozenset(
@@ -154,7 +147,7 @@ def _topology(document: object, name: str) -> Topology:
     further = [*unknown_codes(links, codes.is_known_link, warnings)]
     states = (state for of_kind in all_kinds(topology).values() for state in of_kind.values())
     further += unknown_codes(states, codes.is_peer_state, (*warnings, *further))
-    further += [warning for warning in too_many_rails(topology) if warning not in warnings]
+    further += [warning for warning in doubts(topology) if warning not in warnings]
     if "links" not in root or topology.format == "yaml":
         further += _unstated_links(topology)
     return topology.replace(warnings=(*warnings, *further)) if further else topology
@@ -173,90 +166,13 @@ def _unstated_links(topology: Topology) -> list[str]:
     return [warning] if some and warning not in topology.warnings else []
 
 
-class _Reader:
-    """Takes values out of a document and names the field where one has the wrong type."""
+class _Reader(Values):
+    """Takes GPUs and hosts out of a document."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        super().__init__(name)
         self.unknown: dict[str, None] = {}
         """Fields of GPUs that this version does not know."""
-
-    def error(self, message: str) -> TopologyError:
-        return TopologyError(f"topology document: {message}", where=self._name)
-
-    def required(self, value: object, kind: type, path: str) -> Any:
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            expected = {
-                int: "a whole number",
-                str: "a text",
-                dict: "a mapping",
-                list: "a list",
-                bool: "true or false",
-            }[kind]
-            raise self.error(f"{path} must be {expected}, not {shown(value)}")
-        if isinstance(value, str):
-            check_text(value, path)
-        return value
-
-    def number(self, value: object, path: str, most: int = MOST_GPUS) -> int:
-        found: int = self.required(value, int, path)
-        if not 0 <= found <= most:
-            raise self.error(f"{path} must be a number from 0 to {most}, not {shown(found)}")
-        return found
-
-    def optional(self, value: object, kind: type, path: str) -> Any:
-        return None if value is None else self.required(value, kind, path)
-
-    def mapping(self, value: object, path: str) -> dict[str, Any]:
-        found: dict[Any, Any] = self.required(value, dict, path)
-        for key in found:
-            self.required(key, str, f"a key of {path}")
-        return found
-
-    def sequence(self, value: object, path: str) -> list[Any]:
-        found: list[Any] = self.required(value, list, path)
-        return found
-
-    def texts(self, value: object, path: str) -> tuple[str, ...]:
-        return tuple(self.required(entry, str, path) for entry in self.sequence(value, path))
-
-    def codes(self, value: object, path: str) -> dict[str, str]:
-        return {
-            nic: self.required(code, str, f"{path}.{nic}") for nic, code in self.mapping(value, path).items()
-        }
-
-    def indexed(self, value: object, path: str) -> dict[int, Any]:
-        entries = self.mapping(value, path)
-        for key in entries:
-            if _INDEX.fullmatch(key) is None:
-                raise self.error(f"{path}: {key[:60]!r} is no GPU index")
-        numbers = self.unique([(int(key), f"{path}.{key}") for key in entries])
-        return dict(zip(numbers, entries.values(), strict=True))
-
-    def unique(self, keys: Iterable[tuple[K, str]]) -> dict[K, str]:
-        """Return what each key means and how it is written; two that mean the same are an error."""
-        found: dict[K, str] = {}
-        for meaning, written in keys:
-            if found.setdefault(meaning, written) is not written:
-                raise self.error(f"{found[meaning]} and {written} are the same")
-        return found
-
-    def pairs(self, value: object, path: str) -> dict[Pair, str]:
-        written: list[tuple[Pair, str]] = []
-        entries = self.mapping(value, path)
-        for key in entries:
-            match = _PAIR.fullmatch(key)
-            if match is None:
-                raise self.error(f"{path}: {key[:60]!r} is no pair of GPUs such as '0-1'")
-            i, j = int(match[1]), int(match[2])
-            if i >= j:
-                raise self.error(f"{path}: {key!r} must name the smaller GPU first, as in '0-1'")
-            written.append(((i, j), f"{path}.{key}"))
-        where = self.unique(written)
-        return {
-            pair: self.required(code, str, where[pair])
-            for pair, code in zip(where, entries.values(), strict=True)
-        }
 
     def gpus(self, entries: list[Any], count: int) -> tuple[Gpu, ...]:
         """Return the GPUs of *entries*, those between them that nobody names, and further ones up to *count*."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from topologies.bus_ids import order
 from topologies.cards import find_card
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
@@ -20,9 +21,9 @@ from topologies.pages.reading import Reading, listing
 from topologies.pages.text import Page, prefix_shape
 from topologies.parts import Bridge, Host, Nic, Pcie
 from topologies.paths import nic_code
-from topologies.pci.lspci_blocks import TELLING, joined, read_blocks
+from topologies.pci.lspci_blocks import TELLING, cut_line, joined, read_blocks
 from topologies.pci.lspci_tree import FIRST_ROW, read_tree
-from topologies.ports import MOST_GPUS, MOST_NICS, Function, Tree, narrow, order
+from topologies.ports import MOST_GPUS, MOST_NICS, Function, Tree, narrow
 
 _MAKERS = ("NVIDIA", "nVidia", "AMD/ATI", "10de:", "1002:", "ATI Technologies")
 """Every GPU that is read has one of these in its line."""
@@ -105,6 +106,8 @@ def _topology(lines: Sequence[str], *, is_cut: bool) -> Topology | None:
         functions[bus_id] = joined(function, drawn[bus_id]) if bus_id in drawn else function
     if not any(function.is_gpu for function in functions.values()):
         return None
+    if is_cut and (told := cut_line(lines)):
+        warnings.append(f"the text ends within {told[-60:]!r}, so that what stands there is unknown: give the whole output of lspci")
     tree = Tree(functions, frozenset(roots))
     gpus = sorted((f for f in functions.values() if f.is_gpu), key=lambda f: order(f.bus_id))
     gpus = _of_one_maker(gpus, warnings)

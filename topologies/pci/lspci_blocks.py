@@ -12,11 +12,10 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
+from topologies.bus_ids import BUS_ID, full_bus_id
 from topologies.errors import TopologyError
 from topologies.parts import BridgeKind
-from topologies.ports import BRIDGE_CLASS, MOST_FUNCTIONS, Function, full_bus_id, generation, lanes
-
-BUS_ID = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
+from topologies.ports import BRIDGE_CLASS, MOST_FUNCTIONS, Function, generation, lanes
 
 _CLASSES = {
     "VGA compatible controller": 0x0300, "3D controller": 0x0302, "Display controller": 0x0380,
@@ -38,9 +37,11 @@ _IDS = re.compile(r"\[([0-9a-f]{4}):[0-9a-f]{4}\]|(?:Device[ \t]+|^)([0-9a-f]{4}
 _IS_ID = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4})?")
 _MAKER = re.compile(r"\[(?:AMD|AMD/ATI|ATI)\]")
 
-_LINK_CAN = re.compile(r"LnkCap:\s*(?:Port\s+#?\d+,\s*)?Speed\s+([0-9.]{1,5})\s?GT/s,\s*Width\s+x(\d{1,3})")
+_LINK_CAN = re.compile(r"LnkCap:\s*(?:Port\s+#?\d+,\s*)?Speed\s+([0-9.]{1,5})\s?GT/s,\s*Width\s+x(\d{1,3}(?:\n\d{1,2}(?=,))?)(?=[,\n]|$)")
+"""A number may be wrapped; what stands behind it is there unless the line is cut, or somebody took it off."""
+
 _LINK_NOW = re.compile(
-    r"LnkSta:\s*Speed\s+([0-9.]{1,5})\s?GT/s(?:\s*\(\w+\))?,\s*Width\s+x(\d{1,3})"
+    r"LnkSta:\s*Speed\s+([0-9.]{1,5})\s?GT/s(?:\s*\(\w+\))?,\s*Width\s+x(\d{1,3}(?:\n\d{1,2}(?=[,\s(]))?)(?![^\s,(])"
 )
 _PORT = re.compile(r"Express\s+(?:\(v\d\)\s+)?(Root\s+Port|Upstream\s+Port|Downstream\s+Port)")
 _BUSES = re.compile(r"Bus:\s*primary=[0-9a-f]{2},\s*secondary=([0-9a-f]{2})")
@@ -50,6 +51,15 @@ _DRIVER = re.compile(r"Kernel driver in use:\s*([\w-]{1,40})")
 
 _ONCE = (_BUSES, re.compile("LnkCap:"), _NUMA, _DRIVER)
 """What the block of a function says no more than once."""
+
+_GPU_MAKERS = ("NVIDIA Corporation", "Advanced Micro Devices, Inc. [AMD/ATI]")
+_BEGUN = re.compile(rf"{BUS_ID}(?=\s|\Z)|[0-9a-f]{{2}}(?::[0-9a-f]{{0,2}}\.?)?\Z")
+"""How the line of a function begins, cut or not."""
+
+_DRAWN = re.compile(
+    r"(?:[ |]*[+\\]-|-[+\[])(?:.{0,500}-[0-9a-f]{2}\.[0-7]  (.{1,300})|.{0,500}(\[[0-9a-f:-]{0,14}|[+\\]-?|-[0-9a-f]{1,2}\.?))\Z"
+)
+"""The last row of a tree: the name at its end, or where it ends within what is drawn."""
 
 _KINDS = {
     "Root": BridgeKind.ROOT_PORT, "Upstream": BridgeKind.UPSTREAM, "Downstream": BridgeKind.DOWNSTREAM,
@@ -100,6 +110,25 @@ def read_blocks(lines: Sequence[str], functions: dict[str, Function], warnings: 
         known = functions.get(found.bus_id)
         functions[found.bus_id] = found if known is None else joined(known, found)
     return roots | _top_buses(functions, first_of, hanging)
+
+
+def cut_line(lines: Sequence[str]) -> str | None:
+    """Return the last of *lines* if it names a function, or draws one, and ends before it tells whether that is a GPU."""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if _BEGUN.match(last):
+        header = _HEADER.match(last)
+        is_cut = header is None or _is_cut(header[5])
+    elif match := _DRAWN.match(last):
+        is_cut = _is_cut(match[1]) if match[1] else match[2] is not None
+    else:
+        return None
+    return last if is_cut else None
+
+
+def _is_cut(product: str) -> bool:
+    """Whether *product* ends within the name of a maker of GPUs, or within brackets."""
+    is_maker_cut = vendor(product) is None and any(maker.startswith(product) for maker in _GPU_MAKERS)
+    return is_maker_cut or product.count("[") > product.count("]")
 
 
 def _end_of_block(found: Function, body: str) -> int:
@@ -169,10 +198,10 @@ def product(text: str) -> str | None:
 def _read_body(found: Function, body: str) -> None:
     if not body:
         return
-    if match := _LINK_CAN.search(body):
-        found.can = generation(match[1]), lanes(match[2])
-    if match := _LINK_NOW.search(body):
-        found.now = generation(match[1]), lanes(match[2])
+    if (match := _LINK_CAN.search(body)) and not (body[match.end() : match.end() + 1] != "," and _is_at_edge(body, match)):
+        found.can = generation(match[1]), lanes(match[2].replace("\n", ""))
+    if (match := _LINK_NOW.search(body)) and not (body[match.end() : match.end() + 1] in ("", "\n") and _ends_at_edge(found, body, match)):
+        found.now = generation(match[1]), lanes(match[2].replace("\n", ""))
     if match := _PORT.search(body):
         found.port = _KINDS[match[1].split()[0]]
     if match := _BUSES.search(body):
@@ -185,6 +214,21 @@ def _read_body(found: Function, body: str) -> None:
         found.driver = match[1]
     found.is_denied = found.can == (None, None) and "<access denied>" in body
     found.is_lost = found.is_lost or "Unknown header type 7f" in body
+
+
+def _ends_at_edge(found: Function, body: str, link: re.Match[str]) -> bool:
+    """Whether *link* stands at the end of a line that a window cut: its longer neighbour lacks its end, or all long lines end there."""
+    if found.can == (None, None) and "LnkCap:" in body:
+        return True
+    return _is_at_edge(body, link)
+
+
+def _is_at_edge(body: str, link: re.Match[str]) -> bool:
+    """Whether *link* ends where all long lines end."""
+    lengths = [len(line.rstrip().expandtabs()) for line in body[:10_000].split("\n")]
+    last_line = body[body.rfind("\n", 0, link.end()) + 1 : link.end()]
+    width = len(last_line.expandtabs())
+    return width == max(lengths) and lengths.count(width) > 1
 
 
 def joined(a: Function, b: Function) -> Function:

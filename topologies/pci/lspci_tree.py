@@ -13,6 +13,7 @@ When to modify: the tool draws differently.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ _CHILD = re.compile(r"-*(\[[^\[\]\s]{0,20}\]?)-+[0-9a-f]{2}\.[0-7](?=  )")
 """A bus whose number cannot be read; the same with a single device on it."""
 
 _BRANCH = re.compile(r"[ |]*([+\\])-")
+_JOINED = re.compile(r"(?<=[^\s|])[ |]+[+\\]-(?:[0-9a-f]{2}\.[0-7](?![0-9a-f.])|\[[0-9a-f]{4,8}:)")
+"""The next row behind the name of a device: a line break was lost."""
+
 _ROOT_ROW = re.compile(r"[ |]*[+\\]-\[[0-9a-f]{4,8}:")
 _PROMPT = re.compile(r"[$#>%]$|[$#] |```")
 _LONGEST_NAME = 300
@@ -104,6 +108,12 @@ def _rows(lines: Sequence[str], position: int) -> tuple[list[str], int]:
     return rows, len(lines)
 
 
+def _parts(row: str) -> list[str]:
+    """Return the rows that *row* is, if line breaks between them were lost."""
+    starts = [0, *(match.start() for match in _JOINED.finditer(row)), len(row)]
+    return [row[start:end] for start, end in itertools.pairwise(starts)]
+
+
 class _Drawing:
     def __init__(self, functions: dict[str, Function]) -> None:
         self._functions = functions
@@ -114,16 +124,18 @@ class _Drawing:
         """Where the number of a bus cannot be read."""
 
     def read(self, rows: Sequence[str]) -> list[str]:
-        if len(rows) + rows[0].count("-[") > MOST_FUNCTIONS:
+        parts = [part for row in rows for part in _parts(row)]
+        if len(parts) + rows[0].count("-[") > MOST_FUNCTIONS:
             raise TopologyError("the tree of lspci has more rows than any machine: cut the text down to those of one")
-        self._row(rows[0], 0, None)
+        first, *others = parts
+        self._row(first, 0, None)
         damaged = ""
-        for row in rows[1:]:
+        for row in others:
+            if not self._fits(row) and self._fits(row[1:]):
+                row = row[1:]  # a blank stands for a lost line break
             match = _BRANCH.match(row)
             assert match is not None, "a row without a branch is none"
-            column = match.start(1)
-            bars = {k for k, letter in enumerate(row[:column]) if letter == "|"}
-            is_whole = column in self._open and bars == {k for k in self._open if k < column}
+            column, is_whole = match.start(1), self._fits(row)
             if not is_whole and _ROOT_ROW.match(row):
                 column = min(self._open, default=column)
                 is_whole = self._open.get(column, self._LOST) is None
@@ -144,6 +156,12 @@ class _Drawing:
             *unread,
             f"the tree of lspci lost its columns at {damaged[:40]!r}: what hangs from which bridge is unknown from there on",
         ]
+
+    def _fits(self, row: str) -> bool:
+        """Whether *row* shows exactly the branches that are open, and its own stands at one."""
+        column = match.start(1) if (match := _BRANCH.match(row)) else -1
+        bars = {k for k, letter in enumerate(row[: max(column, 0)]) if letter == "|"}
+        return column in self._open and bars == {k for k in self._open if k < column}
 
     _LOST = _Bus("", None, None, None)
 

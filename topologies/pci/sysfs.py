@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from topologies.bus_ids import full_bus_id
 from topologies.merging.identity import bus_key
 from topologies.merging.merge_parts import joined
 from topologies.model import Gpu, Topology
@@ -21,7 +22,7 @@ from topologies.parts import BridgeKind, Host, Nic
 from topologies.paths import nic_code
 from topologies.pci.lspci import bridges_above, narrow_links
 from topologies.peer import Iommu
-from topologies.ports import MOST_NICS, Function, Tree, full_bus_id, generation, lanes
+from topologies.ports import MOST_NICS, Function, Tree, generation, lanes
 
 _MOST_BYTES = 2**16
 _VENDORS = {0x10DE: "nvidia", 0x1002: "amd", 0x1B36: "virtual", 0x15AD: "virtual"}
