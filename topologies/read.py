@@ -15,7 +15,7 @@ from topologies.amd import rocm
 from topologies.documents import document_read
 from topologies.errors import NotRecognised, TopologyError
 from topologies.merging.merge import merge
-from topologies.model import Topology
+from topologies.model import Gpu, Topology
 from topologies.nvidia import (
     dcgm,
     nccl_xml,
@@ -102,6 +102,9 @@ def _machine(page: Page, pick: int | None) -> Topology:
     readings = sorted((*long, *short), key=lambda reading: reading.line)
     if not readings:
         raise smi_errors.find_message(page) or _unrecognised(page)
+    if all(reading.topology.gpus == (Gpu(0, is_named=False),) for reading in readings):
+        message = f"{readings[0].topology.warnings[0]}, and nothing else is there; give the whole output"
+        raise TopologyError(message, where=page.where(readings[0].line))
     readings = _choose(readings, page, pick)
     merged = merge(
         [r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings]

@@ -101,7 +101,10 @@ def test_the_work_on_a_small_text_grows_like_its_size(unit: str) -> None:
         pytest.param("\\tGPU0" * 2**18, "the source-code string is too long", id="long string"),
         pytest.param("".join(f"GPU{k}\tX\n" for k in range(1100)), "x:1025: a matrix of more than 1024 rows", id="many rows"),
         pytest.param(MATRIX * 300, "x:770: more than 256 matrices", id="many matrices"),
-        pytest.param("index, name\n1023, NVIDIA L4\n" * 20, "x:33: 17 outputs with 17,408 GPUs", id="many GPUs"),
+        pytest.param(
+            "index, name\n1023, NVIDIA L4\nindex, memory.total [MiB]\n1023, 23034 MiB\n" * 10, "x:33: 17 outputs with 17,408 GPUs",
+            id="many GPUs",
+        ),
         pytest.param("\n" * 5000 + "x", "begins with 'blanks'", id="blank first lines"),
         pytest.param("\x1b[0m\n", "begins with 'blanks'", id="escapes alone"),
     ],

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from topologies.model import Topology
 
 _SHOWN = 24
+_MORE = " more codes"
 _LONGEST = 40
 _UNKNOWN = "unknown code"
 
@@ -47,11 +48,19 @@ def listing(names: Sequence[str]) -> str:
 def unknown_codes(
     codes: Iterable[str], is_known: Callable[[str], bool], said: Sequence[str] = ()
 ) -> list[str]:
-    """Return a warning that names those of *codes* that are not known, unless *said* names them."""
-    odd = sorted({code for code in codes if not is_known(code)})
-    named = " ".join(warning for warning in said if warning.startswith(_UNKNOWN))
-    warning = f"{_UNKNOWN} {listing([code[:_LONGEST] for code in odd])}: no hardware has such a link, so nothing is known of its speed"
-    return [] if warning in said or all(code and code[:_LONGEST] in named for code in odd) else [warning]
+    """
+    Return a warning that names those of *codes* that are not known, unless *said* names them.
+
+    They are never shortened to runs: what several matrices say of theirs names those of all together, too.
+    """
+    odd = sorted({code[:_LONGEST] for code in codes if not is_known(code)})
+    named = [warning for warning in said if warning.startswith(_UNKNOWN)]
+    if any(_MORE in warning for warning in named):
+        return []
+    more = f" and {len(odd) - _SHOWN}{_MORE}" if len(odd) > _SHOWN else ""
+    warning = f"{_UNKNOWN} {', '.join(odd[:_SHOWN])}{more}: no hardware has such a link, so nothing is known of its speed"
+    is_said = warning in said or all(code and any(code in other for other in named) for code in odd)
+    return [] if is_said else [warning]
 
 
 def _follows(a: str, b: str) -> bool:

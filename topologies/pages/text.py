@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from topologies import codes
 from topologies.errors import TopologyError
 from topologies.pages.excerpt import excerpt
+from topologies.pages.quoted import unquoted
 
 MAX_BYTES = 8 * 2**20
 """Largest text that is read; a log with a matrix in it mostly has less."""
@@ -24,15 +25,13 @@ MAX_BYTES = 8 * 2**20
 _STRANGE = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\ufffd]")
 """Controls that no text has, and what stands for bytes that are none."""
 
-_MOST_ESCAPES = 2**17
-"""Most escapes of a source-code string; a matrix of 256 devices has less."""
-
 _ESCAPES = re.compile(
     "\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # colours, underline, cursor
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # window titles
     r"|[()][0-9A-Z]|[=>78])"
     r"|\^\[\[[0-9;]*[A-Za-z]"  # as `cat -v` shows them
+    r"|\\(?:u001b|x1b|033|e)\[[0-9;]{0,16}[mK]"  # as source code has them
     r"|\[(?:(?<![\w\])]\[)[0-9]{1,2}(?:;[0-9]{1,3})*m|0m)"  # pasted without the escape byte
 )
 _SPACES = str.maketrans(
@@ -44,26 +43,16 @@ _SPACES = str.maketrans(
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff"),
     }
 )
+_SPECIAL = re.compile(f"[{''.join(map(chr, _SPACES))}\u2010-\u2013\u2212]")
+_DASHES = re.compile("(?<=[0-9])[\u2010-\u2013\u2212](?=[0-9])")
+"""What word processors make of the minus in a range."""
+
+_UNSIGNED = {
+    sign: re.compile(rf"^(?!\{sign}|[ \t]*$|diff |index [0-9a-f]|@@ |new file |deleted file |\+\+\+ |--- )", re.MULTILINE) for sign in "+-"
+}
+"""Lines of a diff that do not begin with a sign, but for those that are about files."""
+
 _LINE_ENDS = ("\r\n", "\r", "\x0b", "\x0c", "\x85", "\u2028", "\u2029")
-_LITERAL = re.compile(
-    rf"\\[tn](?:\\(?:u001b|x1b|033|e)\[[0-9;]*m| ){{0,200}}(?:{codes.DEVICE})"
-    r"|\\n(?:\\t| ){0,200}(?:GPU [0-9]+: |Link [0-9]+[:,] |gpuId [0-9]+:|[0-9.]{1,15}(?: MiB)?, )"
-    r"|\\n(?:NVIDIA|Tesla|GPU-|Enabled|Disabled|[0-9A-F]{8}:|\|[ =-])",
-    re.IGNORECASE,
-)
-_LITERAL_LABEL = re.compile(rf"(?:{codes.DEVICE})\Z", re.IGNORECASE)
-_LITERAL_END = re.compile(r"\\n['\"][,)]?[ \t]*$", re.IGNORECASE | re.MULTILINE)
-_LITERAL_LINE = re.compile(
-    r"[ \t]*[bfr]?['\"](?=[^\n]{0,400}(?:GPU|NVIDIA|gpuId|Link [0-9]))[^\n]{1,400}\Z", re.IGNORECASE
-)
-_LONGEST_LABEL = 40
-_LONGEST_LITERAL = 500
-_LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([0-7]{3})|([tnre\"'\\]))")
-_LITERAL_LETTERS = {"t": "\t", "n": "\n", "r": "", "e": "\x1b"}
-
-_QUOTE = re.compile(r"^[ \t]*[\"'](?=[ \t]*\S)|[\"'],?[ \t]*$", re.MULTILINE)
-"""What stands round a line that was a string of its own."""
-
 _HTML = re.compile(r"<br ?/?>|<t[dh]\b|<pre\b|&nbsp;", re.IGNORECASE)
 _HTML_PLAIN = (
     (re.compile(r"<br ?/?>\n?|<tr\b[^<>]{0,200}>", re.IGNORECASE), "\n"),
@@ -76,6 +65,9 @@ _HTML_PLAIN = (
     ),
 )
 """Tags that matter for where lines and cells end, and those that matter for nothing."""
+
+_BEFORE_LABEL = re.compile(r"[|│┃║ \t]*[*_`]{0,3}$")
+"""The border of a table, and what makes a label bold: no prefix."""
 
 _LONGEST_PREFIX = 200
 _MOST_PREFIXES = 64
@@ -171,15 +163,13 @@ def clean(text: str, *, name: str) -> Page:
             text = pattern.sub(plain, text)
         text = html.unescape(text)
         warnings.append("the text is HTML: its tags were taken off")
-    if text.count("\\") > _MOST_ESCAPES:
-        if "\\tGPU0" in text or "GPU0\\t" in text:
-            message = "the source-code string is too long: cut it down to the outputs of one machine"
-            raise TopologyError(message, where=name)
-    elif "\\" in text and _is_literal(text):
-        text = _QUOTE.sub("", _LITERAL_ESCAPE.sub(_decode_escape, text))
-        warnings.append("the text is a source-code string: its escapes (\\t, \\n …) were decoded")
     for line_end in _LINE_ENDS:
         text = text.replace(line_end, "\n")
+    text, undone = unquoted(text, name=name)
+    warnings += undone
+    if (sign := _sign(text)) is not None:
+        text = re.sub(rf"^\{sign}", "", text, flags=re.MULTILINE)
+        warnings.append(f"the lines had a prefix, which was stripped: {sign!r}")
     numbered, left_out = excerpt(text, name=name)
     lines, stripped = _strip_prefixes([Line(number, _plain(line)) for number, line in numbered])
     is_cut = not text.endswith("\n") and numbered[-1][0] == text.count("\n") + 1
@@ -188,9 +178,17 @@ def clean(text: str, *, name: str) -> Page:
 
 def _plain(line: str) -> str:
     """Return *line* without terminal escapes and with plain spaces."""
-    if not line.isascii():
-        line = line.translate(_SPACES)
+    if not line.isascii() and _SPECIAL.search(line):
+        line = _DASHES.sub("-", line.translate(_SPACES))
     return _ESCAPES.sub("", line) if "\x1b" in line or "[" in line else line
+
+
+def _sign(text: str) -> str | None:
+    """Return the sign before all lines of *text*, the outputs of which a diff added or removed; None if there is none."""
+    for sign, unsigned in _UNSIGNED.items():
+        if f"\n{sign}" in text and not unsigned.search(text):
+            return sign
+    return None
 
 
 def _refuse_binary(text: str, name: str) -> None:
@@ -199,25 +197,6 @@ def _refuse_binary(text: str, name: str) -> None:
         raise TopologyError(
             "binary data, not text; give the text that `nvidia-smi topo -m` prints", where=name
         )
-
-
-def _is_literal(text: str) -> bool:
-    """Whether *text* is a source-code string: an escape stands beside a label, or at the end of a quoted line that shows an output."""
-    position = -1
-    while (position := text.find("\\", position + 1)) >= 0:
-        letter = text[position + 1 : position + 2]
-        if letter not in ("t", "n", "T", "N"):
-            continue
-        if _LITERAL.match(text, position):
-            return True
-        if letter in "tT":
-            if _LITERAL_LABEL.search(text, max(0, position - _LONGEST_LABEL), position):
-                return True
-        elif _LITERAL_END.match(text, position):
-            start = text.rfind("\n", max(0, position - _LONGEST_LITERAL), position) + 1
-            if (start or position < _LONGEST_LITERAL) and _LITERAL_LINE.match(text, start, position):
-                return True
-    return False
 
 
 TAKEN_AS_ONE = "whole outputs stand behind different prefixes"
@@ -232,14 +211,6 @@ def one_machine(prefixes: list[str]) -> list[str]:
     shown = ", ".join(repr(prefix.strip()) for prefix in prefixes[:3]) + (" …" if len(prefixes) > 3 else "")
     said = "and are taken as those of one machine: if they are hosts, write the name before each line (node0: )"
     return [f"{TAKEN_AS_ONE} ({shown}), {said}"]
-
-
-def _decode_escape(match: re.Match[str]) -> str:
-    unicode, byte, octal, letter = match.groups()
-    if letter:
-        return _LITERAL_LETTERS.get(letter, letter)
-    character = chr(int(unicode or byte, 16) if unicode or byte else int(octal, 8) & 0xFF)
-    return character if character in "\t\n\x1b" or character.isprintable() else " "
 
 
 def prefix_shape(prefix: str) -> str:
@@ -259,7 +230,7 @@ def _strip_prefixes(lines: list[Line]) -> tuple[list[Line], list[str]]:
         match = codes.ROW_START.search(line.text) if codes.may_have_label(line.text) else None
         if match is None or match.start() > _LONGEST_PREFIX or codes.ROW_START.search(line.text, match.end()):
             continue
-        prefix = line.text[: match.start()].rstrip("| \t")
+        prefix = _BEFORE_LABEL.sub("", line.text[: match.start()])
         if prefix.strip():
             before[prefix] = before.get(prefix, False) or match["label"] == "GPU0"
     are_hosts = len(before) > 1 and all(before.values())
