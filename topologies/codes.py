@@ -35,9 +35,6 @@ ROW_START = re.compile(
 )
 """Where a row of a known device begins: its label, followed by a code, or by unseen ones and then a code."""
 
-_IN_LABELS = ("GP", "PU", "NIC", "mlx", "bnxt", "irdma", "rocep", "ibp", "rdmap")
-"""Every label of a device has one of these."""
-
 _EXACT_LINK = re.compile(LINK)
 _EXACT_PEER = re.compile(PEER)
 _GLUED = re.compile(rf"(?:{LINK}|X|N/A)+")
@@ -62,7 +59,15 @@ LEFT_OUT = "..."
 
 def may_have_label(text: str) -> bool:
     """Whether *text* can have the label of a device at all: cheap, so that patterns run only where it is true."""
-    return any(part in text for part in _IN_LABELS)
+    return (
+        "GP" in text or "PU" in text or "NIC" in text or "mlx" in text
+        or "bnxt" in text or "irdma" in text or "rocep" in text or "ibp" in text or "rdmap" in text
+    )  # fmt: skip
+
+
+def is_row(text: str) -> bool:
+    """Whether *text* begins, after blanks, like the row of a matrix: a label and codes."""
+    return may_have_label(text) and ROW_START.match(text.lstrip()) is not None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -84,6 +89,16 @@ def is_peer_state(token: str) -> bool:
 def is_value(token: str) -> bool:
     """Whether *token* has the form of an affinity or NUMA cell: ``0-31,64-95``, ``0``, ``N/A``."""
     return _VALUE.fullmatch(token) is not None
+
+
+def is_whole_list(value: str) -> bool:
+    """Whether an affinity *value* is a list of CPUs with both ends of all its ranges, or what the driver prints for none."""
+    if not value or not value[0].isdigit():
+        return True
+    ranges = [part.split("-") for part in value.split(",")]
+    return all(
+        len(ends) <= 2 and all(end.isdecimal() for end in ends) and int(ends[0]) <= int(ends[-1]) for ends in ranges
+    )
 
 
 def is_cut_code(token: str) -> bool:

@@ -160,6 +160,31 @@ def test_a_cut_box_is_true(machine: tuple[Gpu, ...], layout: Layout, seed: int) 
         assert found.processes != () or truth.processes == ()
 
 
+@given(machine=machines(), layout=layouts, data=st.data())
+def test_a_box_without_its_left_border_is_refused(machine: tuple[Gpu, ...], layout: Layout, data: st.DataObject) -> None:
+    """The numbers of GPUs are lost, and what is left must not pass for a table without header."""
+    columns = data.draw(st.integers(1, layout.widths[0] - 6))
+    with pytest.raises(TopologyError, match="left border of the table of nvidia-smi is cut off"):
+        read_text("".join(f"{line[columns:]}\n" for line in printed(machine, layout).splitlines()))
+
+
+@given(machine=machines(), layout=layouts, titles=st.permutations(("name", "pci.bus_id", "memory.total [MiB]", "memory.used [MiB]")),
+       count=st.integers(2, 4), blank=st.sampled_from(("", "\n", "$ nvidia-smi\n")))  # fmt: skip
+def test_lines_of_the_box_are_no_rows_of_the_query_above(
+    machine: tuple[Gpu, ...], layout: Layout, titles: list[str], count: int, blank: str
+) -> None:
+    rows = [
+        {"name": g.name, "pci.bus_id": g.pci_bus_id,
+         "memory.total [MiB]": f"{g.memory_mib} MiB", "memory.used [MiB]": f"{g.memory_used_mib} MiB"}
+        for g in machine
+    ]  # fmt: skip
+    chosen = [*titles[:count], *({"name", "pci.bus_id"} - set(titles[:count]))]
+    query = "".join(", ".join(str(row[title]) for title in chosen) + "\n" for row in ({t: t for t in chosen}, *rows))
+    read = read_text(query + blank + printed(machine, layout))
+    assert [gpu.name for gpu in read.gpus] == [gpu.name for gpu in machine]
+    assert [gpu.memory_used_mib for gpu in read.gpus] == [gpu.memory_used_mib for gpu in machine]
+
+
 ROW = (
     "|   {}  {:<26}  Off  | 00000000:0{}:00.0 Off |                    0 |\n"
     "| N/A   30C    P0    62W / 400W | {:>8} / {:>8} |      0%      Default |\n"
@@ -226,6 +251,36 @@ def test_a_box_that_ends_within_a_line_or_without_a_rule_says_so(end: str, count
     topology = read_text(TABLE[: TABLE.index(end, start) + len(end)])
     assert len(topology.gpus) == count
     assert any("GPUs below may be missing" in warning for warning in topology.warnings)
+
+
+@given(machine=machines(), layout=layouts, data=st.data())
+def test_a_gpu_that_lost_the_line_with_its_number_is_told(machine: tuple[Gpu, ...], layout: Layout, data: st.DataObject) -> None:
+    """Whichever it is, and also where the rule above went with it."""
+    lost = data.draw(st.integers(0, len(machine) - 1))
+    lines = printed(machine, layout).splitlines()
+    at = next(k for k, line in enumerate(lines) if f"|{lost:>4}  " in line)
+    text = "\n".join(lines[: at - (lost > 0 and data.draw(st.booleans()))] + lines[at + 1 :]) + "\n"
+    if len(machine) == 1:
+        with pytest.raises(TopologyError):
+            read_text(text)
+        return
+    read = read_text(text)
+    assert len(read.gpus) == len(machine)
+    assert_true(read, machine)
+    assert read.gpus[lost] == Gpu(lost, is_named=False)
+    assert any(f"GPU{lost}" in warning for warning in read.warnings)
+
+
+@given(machine=machines().filter(lambda machine: len(machine) > 1), layout=layouts, data=st.data())
+def test_a_box_that_ends_within_the_first_line_of_a_gpu_says_so(machine: tuple[Gpu, ...], layout: Layout, data: st.DataObject) -> None:
+    text = printed(machine, layout)
+    last = data.draw(st.integers(1, len(machine) - 1))
+    begin = text.index(f"\n|{last:>4}  ") + 1
+    end = data.draw(st.integers(begin + 1, text.index("\n", begin)))
+    read = read_text(text[:end])
+    assert_true(read, machine)
+    assert len(read.gpus) in (last, last + 1)
+    assert any("GPUs below may be missing" in warning for warning in read.warnings)
 
 
 @pytest.mark.parametrize("prefix", ["gpu-1  | ", "host1: ", "> ", "2024-05-01T10:00:0{}Z stdout F "])

@@ -1,8 +1,8 @@
 """
 Where the matrices of a text are: header, rows and NIC names, as lines that were put back together.
 
-Lines that a terminal wrapped are joined, a text that was squeezed onto one line is cut before its rows, Markdown tables become
-tabs. What a row's cells mean is the business of `topologies.nvidia.smi_cells`.
+Lines that a terminal wrapped are joined, a text that was squeezed onto one line is cut before its rows. What a row's cells
+mean is the business of `topologies.nvidia.smi_cells`.
 
 When to modify: a new way in which lines get damaged.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from topologies import codes
 from topologies.errors import TopologyError
-from topologies.nvidia.smi_header import FIRST_LABEL, MOST_DEVICES, Column, Kind, is_gpu_label, parse_header
+from topologies.nvidia.smi_header import FIRST_LABEL, MOST_DEVICES, Column, Kind, parse_header
 from topologies.nvidia.smi_wrap import Part, rejoin
 from topologies.pages.text import Page
 
@@ -26,7 +26,6 @@ MOST_ROWS = MOST_DEVICES
 """Most rows of one matrix."""
 
 _NIC_NAME = re.compile(r"\b(NIC[0-9]+)\s*:\s*([\w.-]+)")
-_RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+\s*(?::?-+:?)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def _segments(page: Page) -> Iterator[Part]:
         if line.number in foreign:
             yield Part(line.text, line.number, last_number=line.number)
             continue
-        text = _plain_table_row(line.text)
+        text = line.text
         starts = list(codes.ROW_START.finditer(text)) if codes.may_have_label(text) else []
         own = _own_row(text, names)
         if own is not None and (not starts or starts[0].start() > own[0]):
@@ -244,16 +243,3 @@ def _own_row(text: str, names: Mapping[str, int]) -> tuple[int, str, int] | None
             return None
     start = len(text) - len(stripped)
     return start, label, start + len(label)
-
-
-def _plain_table_row(text: str) -> str:
-    """Return a row of a Markdown table with tabs for its bars; other lines as they are."""
-    if text.count("|") < 2 or ("GPU" not in text and "NIC" not in text and not text.lstrip().startswith("|")):
-        return text
-    stripped = text.strip()
-    if _RULE.fullmatch(stripped):
-        return ""
-    cells = [cell.strip().strip("*`_").strip() for cell in stripped.strip("|").split("|")]
-    if not stripped.startswith("|") and not is_gpu_label(cells[0]):
-        return text
-    return "\t".join(re.sub(r"^(GPU|NIC)[ _-]([0-9]+)$", r"\1\2", cell) for cell in cells)

@@ -9,10 +9,11 @@ When to modify: another way to lay out a row.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from topologies import codes
@@ -23,7 +24,7 @@ _WORD = re.compile(r"\S+")
 _OWN = re.compile(r" {1,2}[Xx](?: {1,2}|$)")
 """The cell X, which the driver prints with a blank on both sides."""
 
-_TAB = 8
+TAB = 8
 """Tab stops of every terminal, characters."""
 
 
@@ -67,7 +68,7 @@ class Cells:
     @property
     def self_position(self) -> int | None:
         """Position of the X among the link cells."""
-        return next((k for k, code in enumerate(self.links) if code in codes.SELF), None)
+        return min((self.links.index(code) for code in codes.SELF if code in self.links), default=None)
 
 
 class _Word(NamedTuple):
@@ -81,7 +82,7 @@ class _Word(NamedTuple):
 
 def count_codes(row: Row) -> int:
     """Return how many link cells *row* begins with."""
-    links, _, _ = _take_links(_words(row), None)
+    links, _, _ = _take_links(row, None)
     return len(links)
 
 
@@ -92,7 +93,8 @@ def read_cells(row: Row, width: int, tail: Sequence[Column], titles: Sequence[Co
     Links that may be cut are still among `Cells.links`: only the whole matrix can tell (see `topologies.nvidia.smi_grid`).
     """
     words = _words(row)
-    links, rest, glued = _take_links(words, width)
+    found, rest, glued = _take_links(row, width)
+    links = list(found)
     surplus = 0
     while rest and (codes.is_link(rest[0].text) or rest[0].text in codes.SELF):
         surplus, rest = surplus + 1, rest[1:]
@@ -100,15 +102,31 @@ def read_cells(row: Row, width: int, tail: Sequence[Column], titles: Sequence[Co
         links.pop()
     cut = None
     if row.is_last and len(rest) == 1 and len(links) < width and codes.is_cut_code(rest[0].text):
-        cut, rest = rest[0].text, []
+        cut, rest = rest[0].text, ()
     fields: list[str] | None = [word.text for word in rest]
-    if "\t" in row.body.strip():
+    if _has_tabs(row.body):
         values, unplaced = _by_position([word.text for word in rest], tail)
     else:
         values, unplaced, fields = _by_layout(row, words, rest, tail, titles)
     has_rest = any(word.text for word in rest)
     placed = None if fields is None else tuple(fields)
     return Cells(row, tuple(links), values, unplaced, glued, cut, surplus, has_rest, placed)
+
+
+def fills_columns(fields: Sequence[str], width: int) -> bool:
+    """
+    Whether *fields* hold a value for each of *width* columns, with one blank field at most between two of them.
+
+    A blank first one is a blank list of CPUs, and two blank ones together are a blank value.
+    """
+    if len(fields) - fields.count("") != width:
+        return False
+    return width > 0 and fields[0] != "" and all(left or right for left, right in pairwise(fields[: end_of(fields)]))
+
+
+def end_of(fields: Sequence[str]) -> int:
+    """Return where the blank ones at the end of *fields* begin."""
+    return max((k for k, text in enumerate(fields, start=1) if text), default=0)
 
 
 def shortness(cells: Cells, width: int) -> str:
@@ -121,11 +139,21 @@ def shortness(cells: Cells, width: int) -> str:
     return f"row {label} is short: it has {count} of {width} cells"
 
 
-def _words(row: Row) -> list[_Word]:
+def _has_tabs(body: str) -> bool:
+    """Whether tabs stand between the cells of *body*: one alone may be that after the label."""
+    return "\t" in body.strip() or body.startswith("\t\t")
+
+
+_MOST_KEPT = 512
+"""Rows of which the words are kept: a row is read again for every question about its matrix."""
+
+
+@functools.lru_cache(maxsize=_MOST_KEPT)
+def _words(row: Row) -> tuple[_Word, ...]:
     """Return the words of *row* with their places; blank tab fields are empty words."""
     body = row.body
-    if "\t" not in body.strip():
-        return [_Word(m[0].strip("*`|"), row.offset + m.start()) for m in re.finditer(r"[^\s|]+", body)]
+    if not _has_tabs(body):
+        return tuple(_Word(m[0].strip("*`|"), row.offset + m.start()) for m in re.finditer(r"[^\s|]+", body))
     words: list[_Word] = []
     position = row.offset
     fields = body.split("\t")
@@ -139,13 +167,15 @@ def _words(row: Row) -> list[_Word]:
         if found or number:  # the label ends at the first tab
             words += found or [_Word("", position)]
         position += len(field) + 1
-    return words
+    return tuple(words)
 
 
+@functools.lru_cache(maxsize=_MOST_KEPT)
 def _take_links(
-    words: Sequence[_Word], width: int | None
-) -> tuple[list[str | None], list[_Word], tuple[str, ...]]:
-    """Return the leading link cells, at most *width*, the other words, and what had to be split."""
+    row: Row, width: int | None
+) -> tuple[tuple[str | None, ...], tuple[_Word, ...], tuple[str, ...]]:
+    """Return the leading link cells of *row*, at most *width*, the other words, and what had to be split."""
+    words = _words(row)
     links: list[str | None] = []
     glued: list[str] = []
     last_code = max(
@@ -153,7 +183,7 @@ def _take_links(
     )
     for number, word in enumerate(words):
         if width is not None and len(links) >= width:
-            return links, list(words[number:]), tuple(glued)
+            return tuple(links), words[number:], tuple(glued)
         text = word.text.rstrip(".")
         if text in ("…", "") and word.text:  # an elided cell
             links.append(codes.LEFT_OUT)
@@ -169,11 +199,11 @@ def _take_links(
             room = len(parts) if width is None else width - len(links)
             links += parts[:room]
             if parts[room:]:
-                return links, [_Word("".join(parts[room:]), word.start), *words[number + 1 :]], tuple(glued)
+                return tuple(links), (_Word("".join(parts[room:]), word.start), *words[number + 1 :]), tuple(glued)
         elif split := codes.unglue_value(text):
             glued.append(text)
             links += split[0]
-            return links, [_Word(split[1], word.end - len(split[1])), *words[number + 1 :]], tuple(glued)
+            return tuple(links), (_Word(split[1], word.end - len(split[1])), *words[number + 1 :]), tuple(glued)
         elif width is not None and not text:
             links.append(None)
         elif (
@@ -187,19 +217,21 @@ def _take_links(
         ):  # no code, but codes follow: a cell that cannot be read
             links.append(None)
         else:
-            return links, list(words[number:]), tuple(glued)
-    return links, [], tuple(glued)
+            return tuple(links), words[number:], tuple(glued)
+    return tuple(links), (), tuple(glued)
 
 
 def _by_position(fields: list[str], tail: Sequence[Column]) -> tuple[dict[Kind, str | None], tuple[str, ...]]:
     """
     Return the values of *fields*, blank ones included, by column.
 
-    The driver prints one tab too many before GPU NUMA ID, under the wide title NUMA Affinity.
+    The driver prints one tab too many before GPU NUMA ID, under the wide title NUMA Affinity, and in virtual machines before NUMA
+    Affinity, too: as many values as columns are those of the columns.
     """
     fields = list(fields)
-    while fields and not fields[-1]:
-        fields.pop()
+    del fields[end_of(fields) :]
+    if fills_columns(fields, len(tail)):
+        fields = [field for field in fields if field]
     for position, column in enumerate(tail):
         while column.kind is Kind.GPU_NUMA_ID and len(fields) > len(tail) and not fields[position]:
             del fields[position]
@@ -231,8 +263,8 @@ def _by_layout(
     if not row.has_layout or not re.search(r"\S  ", _OWN.sub(" X ", row.body).strip()):  # one space between all cells
         return blank, tuple(word.text for word in rest), None
     cells = [word for word in words if word.start < rest[0].start]
-    if cells and all(word.start % _TAB == (1 if word.text in codes.SELF else 0) for word in cells):
-        if any(word.start % _TAB for word in rest):  # a tab got lost
+    if cells and all(word.start % TAB == (1 if word.text in codes.SELF else 0) for word in cells):
+        if any(word.start % TAB for word in rest):  # a tab got lost
             return blank, tuple(word.text for word in rest), None
         fields = _tab_fields(cells[-1], rest)
         return *_by_position(fields, tail), fields
@@ -260,8 +292,8 @@ def _stand_under(cells: Sequence[_Word], titles: Sequence[Column]) -> bool:
 def _tab_fields(before: _Word, rest: Sequence[_Word]) -> list[str]:
     """Return *rest*, whose words stand on tab stops, as the tab fields they were after *before*, blank ones included."""
     fields: list[str] = []
-    stop = before.end // _TAB
+    stop = before.end // TAB
     for word in rest:
-        fields += [""] * (word.start // _TAB - stop - 1) + [word.text]
-        stop = word.end // _TAB
+        fields += [""] * (word.start // TAB - stop - 1) + [word.text]
+        stop = word.end // TAB
     return fields

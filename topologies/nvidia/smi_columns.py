@@ -17,7 +17,8 @@ from topologies import codes
 from topologies.errors import TopologyError
 from topologies.nvidia.smi_blocks import Block
 from topologies.nvidia.smi_cells import Cells, count_codes, read_cells
-from topologies.nvidia.smi_header import MOST_DEVICES, TITLES, Column, Kind, gpu_index, is_gpu_label
+from topologies.nvidia.smi_header import MOST_DEVICES, Column, Kind, gpu_index, is_gpu_label
+from topologies.nvidia.smi_titles import ambiguous_tail, glued_titles, guessed_tail, with_meaning
 from topologies.pages.reading import listing
 from topologies.pages.text import Page
 
@@ -72,6 +73,7 @@ def find_columns(page: Page, block: Block) -> Columns:
     counts = Counter(count_codes(row) for row in gpu_rows or block.rows)
     widest = len(named) if counts[len(named)] * 2 > counts.total() else max(counts)
     tail = tuple(c for c in block.columns if c.kind not in (Kind.DEVICE, Kind.ELIDED) and c.name not in named)
+    tail = with_meaning(tail, block, widest)
     if named and (widest == len(named) or (widest < len(named) and not _misfits(block, named))):
         doubled = [name for name, times in Counter(named).items() if times > 1 and name not in ELIDED]
         if doubled:
@@ -79,8 +81,8 @@ def find_columns(page: Page, block: Block) -> Columns:
             raise TopologyError(message, where=page.where(block.first_line))
         if len(labels) == len(named) and _misfits(block, named) > 1 and not _misfits(block, labels):
             why = "the X of the rows contradicts the order of the header: the columns are taken in the order of the rows"
-            return Columns(labels, 0, tail, (*_glued_titles(block), why))
-        return Columns(named, 0, tail, (*_glued_titles(block), *cut))
+            return Columns(labels, 0, tail, (*glued_titles(block), why))
+        return Columns(named, 0, tail, (*glued_titles(block), *cut))
     if named and (len(labels) < widest or _misfits(block, labels)):
         raise TopologyError(
             f"rows have {widest} link cells but the header names {len(named)} devices ({listing(named)}); "
@@ -95,12 +97,12 @@ def find_columns(page: Page, block: Block) -> Columns:
             f"the header names only {listing(named)}: columns were inferred from the rows and the X positions"
         )
     else:
-        tail = _guessed_tail(block, widest)
+        tail = guessed_tail(block, widest)
         why = (
             f"the header line is missing: columns were inferred from the {len(gpus)} GPU rows, "
             f"the {len(labels) - len(gpus)} other rows and the X positions"
         )
-    ambiguous = () if named else _ambiguous_tail(block, tail)
+    ambiguous = () if named else ambiguous_tail(block, tail)
     tail = () if ambiguous else tail
     lost = f"{unnamed} link columns at the end have lost their names and were ignored"
     warnings = (why, *contradiction, *ambiguous, lost) if unnamed else (why, *contradiction, *ambiguous)
@@ -240,23 +242,6 @@ def _named_devices(block: Block, labels: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _glued_titles(block: Block) -> tuple[str, ...]:
-    """Return a warning for each pair of titles without a gap."""
-    pairs = zip(block.columns, block.columns[1:], strict=False)
-    glued = [
-        a.name + b.name
-        for a, b in pairs
-        if b.start == a.start + len(a.name) and a.name + b.name in block.header_text
-    ]
-    return (
-        (
-            f"the column titles {listing([repr(name) for name in glued])} were glued together and have been split",
-        )
-        if glued
-        else ()
-    )
-
-
 def _misfits(block: Block, columns: Sequence[str]) -> int:
     """Return the number of rows whose X stands elsewhere than *columns* have it."""
     count = 0
@@ -265,26 +250,3 @@ def _misfits(block: Block, columns: Sequence[str]) -> int:
             position = read_cells(row, len(columns), ()).self_position
             count += position not in (None, columns.index(row.label))
     return count
-
-
-def _guessed_tail(block: Block, width: int) -> tuple[Column, ...]:
-    """Return the affinity columns of a matrix without header, by their number: drivers only ever added to the right."""
-    found = 0
-    for row in block.rows:
-        if is_gpu_label(row.label):
-            values = [
-                word for word in row.body.split()[min(width, count_codes(row)) :] if codes.is_value(word)
-            ]
-            found = max(found, len(values))
-    kinds = (Kind.CPU_AFFINITY, Kind.NUMA, Kind.GPU_NUMA_ID)[:found]
-    return tuple(Column(TITLES[kind], kind, 0) for kind in kinds)
-
-
-def _ambiguous_tail(block: Block, tail: Sequence[Column]) -> tuple[str, ...]:
-    """Return a warning if a guessed *tail* may lack a blank column: an N/A may be the GPU NUMA ID, a number alone the NUMA node."""
-    if not 0 < len(tail) < len(TITLES) or any("\t" in row.body.strip() for row in block.rows):
-        return ()
-    last = [word for row in block.rows if is_gpu_label(row.label) for word in row.body.split()[-1:]]
-    if not any(word == codes.NOT_AVAILABLE or (len(tail) == 1 and word.isdecimal()) for word in last):
-        return ()
-    return ("without a header and tabs nobody can tell which column the affinity values belong to, so they are left unknown",)

@@ -172,7 +172,7 @@ _COMPILED = tuple((re.compile(message.pattern, re.IGNORECASE), message) for mess
 _ANY = re.compile("|".join(f"(?:{message.pattern})" for message in _MESSAGES), re.IGNORECASE)
 _WORDS = ("fail", "lost", "fallen", "permission", "unable", "no ", "not ", "couldn", "blocked", "reset", "xid", "invalid", "error", "must ",
           "pid,", "affinity with", "exit", "unreachable", "refused", "timed out", "timeout", "denied", "closed", "rc=", "ssh", "launch",
-          "connect", "resolve", "verification", "killed", "aborted", "terminated", "segmentation", "time limit",
+          "resolve", "verification", "killed", "aborted", "terminated", "segmentation", "time limit",
           "corrupt")  # fmt: skip
 """Every message has one of these: a cheap test before the patterns."""
 
@@ -199,9 +199,11 @@ def warnings(page: Page) -> tuple[str, ...]:
 
 def _messages(page: Page) -> Iterator[tuple[Line, _Message, str]]:
     """Yield the lines of *page* that are messages, with their words."""
-    for line in page.lines:
+    text = page.text.lower()
+    words = [word for word in _WORDS if word in text]
+    for line in page.lines if words else ():
         lower = line.text.lower()
-        if not any(word in lower for word in _WORDS) or _ANY.search(line.text) is None:
+        if not any(word in lower for word in words) or _ANY.search(line.text) is None:
             continue
         for pattern, message in _COMPILED:
             if match := pattern.search(line.text):

@@ -1,5 +1,6 @@
 """
-The line ``GPU 0: NAME (UUID: …)`` that ``nvidia-smi -L`` and ``nvidia-smi nvlink`` print for every GPU, and what stands below it.
+The line ``GPU 0: NAME (UUID: …)`` that ``nvidia-smi -L`` and ``nvidia-smi nvlink`` print for every GPU, and what stands below it;
+or ``GPU 0,1,2,3: NAME``, as reports of an environment (SGLang) print for all GPUs of a name.
 
 Whatever a log, a mail or a source code put before and behind is skipped, lines that a terminal wrapped are put back together,
 and where several hosts talk at once the lines of each belong to its own GPUs.
@@ -15,10 +16,9 @@ from dataclasses import dataclass, field
 
 from topologies.errors import TopologyError
 from topologies.nvidia.smi_header import MOST_DEVICES
+from topologies.nvidia.uuids import whole
 from topologies.pages.prefixes import without_prefixes
 from topologies.pages.text import Line, Page
-
-UUID = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 _WORD = r"\(\s*UUID\s*:\s*(?P<uuid>[^\s()]{1,80})\s*\)"
 _MAKER = r"(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN)\b"
@@ -28,13 +28,18 @@ _HEAD = re.compile(
     rf"(?:{_WORD}|(?P<cut>\(\s*UUID\s*:\s*(?P<open>[^\s()]*))(?!.{{0,200}}\))|$)"
 )
 _BARE = re.compile(rf"{_BEGIN}{_MAKER}")
+_MANY = re.compile(
+    rf"(?<![\w(-])GPUs?\s{{0,4}}(?P<index>[0-9]{{1,9}})(?P<more>(?:\s?[,-]\s?[0-9]{{1,9}}){{1,64}})\s{{0,4}}:\s{{0,4}}"
+    rf"(?P<name>(?:{_MAKER}|AMD|Instinct).{{0,100}}?)\s{{0,20}}$"
+)
+"""GPUs of one name."""
+
 _OPENER = re.compile(
     rf"{_BEGIN}(?={_MAKER})|(?<!\w)MIG\s{{1,8}}\w*[0-9]g\.[^()]{{1,60}}Device\b|\(\s*UUID\s*:", re.IGNORECASE
 )
 _BEGIN_AGAIN = re.compile(rf"{_BEGIN}{_MAKER}|(?<!\w)MIG\s{{1,8}}\w*[0-9]g\.")
 _CLOSED = re.compile(r"UUID\s*:\s*[^\s()]{1,80}\s*\)")
 _NAMED = re.compile(_MAKER)
-_WHOLE_UUID = re.compile(rf"(?:GPU|MIG)-{UUID}")
 _SERIAL = re.compile(r"\s{0,8}\(\s?S/N\s?:[^()]{0,80}\)?$")
 """The serial number that drivers of 2012 to 2016 print."""
 
@@ -59,7 +64,7 @@ class Section:
     What a text shows of one GPU.
 
     *number* is its line, *is_cut* tells that the text ends within it, *says_uuid* that the line has the word, whatever follows,
-    *says_serial* that it has a serial number.
+    *says_serial* that it has a serial number, *is_one_of_many* that it names other GPUs, too.
     """
 
     number: int
@@ -69,6 +74,7 @@ class Section:
     is_cut: bool = False
     says_uuid: bool = True
     says_serial: bool = False
+    is_one_of_many: bool = False
     below: list[Below] = field(default_factory=list)
 
 
@@ -83,7 +89,9 @@ def find_outputs(page: Page) -> tuple[list[list[Section]], list[str]]:
     TopologyError
         If an index is that of no GPU.
     """
-    if "GPU" not in page.text or ("UUID" not in page.text and "Link" not in page.text and _BARE.search(page.text) is None):
+    text = page.text
+    has_links = text.count("Link") > text.count("# NVLinks")  # the legend of a matrix has the word, too
+    if "GPU" not in text or ("UUID" not in text and not has_links and not any(map(_names, page.lines))):
         return [], []
     groups, warnings = without_prefixes(page.lines, _first_head, lambda head: int(head["index"]) == 0)
     last = max((line.number for line in page.lines if line.text.strip()), default=0)
@@ -96,6 +104,12 @@ def _outputs(lines: Sequence[Line], page: Page, last: int) -> Iterator[list[Sect
     for number, text, is_last in _rows(lines, last):
         heads = _heads(text)
         before = text[: heads[0].start()] if heads else text
+        for section in () if heads else _many(text, number, page, is_last):
+            if section.index in output:
+                yield sorted(output.values(), key=lambda s: s.index)
+                output = {}
+            output[section.index] = section
+            before = ""
         if section is not None and before.strip():
             section.below.append(Below(number, before, is_last and not heads))
         for position, head in enumerate(heads):
@@ -118,12 +132,46 @@ def _section(head: re.Match[str], number: int, page: Page, is_last: bool) -> Sec
         raise TopologyError(f"GPU {index} is no GPU of one host", where=page.where(number))
     uuid = head["uuid"] or head["open"] or ""
     is_cut = is_last and page.is_cut and not head["uuid"]
-    whole = _WHOLE_UUID.fullmatch(uuid) is not None or (head["uuid"] is not None and uuid.startswith("GPU-"))
     name = _SERIAL.sub("", head["name"].strip())
     if _NO_NAME.fullmatch(name) or (is_cut and head["open"] is None):
         name = ""
     says_uuid = head["uuid"] is not None or head["open"] is not None
-    return Section(number, index, name or None, uuid if whole else None, is_cut, says_uuid, _SERIAL.search(head["name"]) is not None)
+    return Section(number, index, name or None, whole(uuid), is_cut, says_uuid, _SERIAL.search(head["name"]) is not None)
+
+
+def indices_of(text: str, where: str) -> list[int]:
+    """
+    Return the indices in *text*: ``0,1,4-7``.
+
+    Raises
+    ------
+    TopologyError
+        If one is that of no GPU.
+    """
+    found: list[int] = []
+    for part in re.sub(r"\s", "", text).split(","):
+        first, _, last = part.partition("-")
+        if int(last or first) >= MOST_DEVICES:
+            raise TopologyError(f"GPU {last or first} is no GPU of one host", where=where)
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _many(text: str, number: int, page: Page, is_last: bool) -> list[Section]:
+    """Return the GPUs of one name that a line tells."""
+    match = _MANY.search(text) if "GPU" in text else None
+    if match is None:
+        return []
+    is_cut = is_last and page.is_cut
+    return [
+        Section(number, index, None if is_cut else match["name"], None, is_cut, says_uuid=False, is_one_of_many=True)
+        for index in dict.fromkeys(indices_of(match["index"] + match["more"], page.where(number)))
+    ]
+
+
+def _names(line: Line) -> bool:
+    """Whether *line* names a GPU, though without UUID."""
+    return "GPU" in line.text and (_BARE.search(line.text) or _MANY.search(line.text)) is not None
 
 
 def _rows(lines: Sequence[Line], last: int) -> Iterator[tuple[int, str, bool]]:
@@ -136,7 +184,7 @@ def _rows(lines: Sequence[Line], last: int) -> Iterator[tuple[int, str, bool]]:
 
 
 def _first_head(text: str) -> re.Match[str] | None:
-    return next(iter(_heads(text)), None)
+    return next(iter(_heads(text)), None) or (_MANY.search(text) if "GPU" in text else None)
 
 
 def _heads(text: str) -> list[re.Match[str]]:

@@ -105,7 +105,7 @@ class _Reader:
         self._drop_unsure()
         self._drop_contradictions()
         self.warnings += drop_shifted_values(self.page, rows, self.columns, self.values)
-        self.warnings += drop_cut_values(self.page, self.block, self.columns, self.values, self.partial)
+        self.warnings += drop_cut_values(self.page, rows, self.block, self.columns, self.values, self.partial)
         return Grid(
             self.columns,
             self.cells,
@@ -186,7 +186,7 @@ class _Reader:
         may_be_cut = is_end and (count < width or (cells.row.is_last and self.page.is_cut))
         if may_be_cut and 0 < count <= len(self.columns.devices):
             self.unsure.append((label, self.columns.devices[count - 1]))
-        if is_gpu_label(label):
+        if is_gpu_label(label) and not cells.surplus:
             self._take_values(cells)
 
     def _trusted(self, cells: Cells) -> tuple[int, str]:

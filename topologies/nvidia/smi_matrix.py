@@ -168,9 +168,8 @@ def _others(block: Block, grid: Grid, rows: set[str], warnings: list[str]) -> li
     """Return the columns that nvidia-smi does not print, and warn of whatever is ignored."""
     devices = [n for n in grid.columns.devices if not is_gpu_label(n) and not _is_nic(n) and n not in (*ELIDED, UNNAMED)]
     with_row = [name for name in devices if name in rows]
-    extra = [
-        column.name for column in block.columns if column.kind is Kind.OTHER and column.name not in with_row
-    ]
+    meant = {column.name for column in grid.columns.tail if column.kind in TITLES}
+    extra = [c.name for c in block.columns if c.kind is Kind.OTHER and c.name not in with_row and c.name not in meant]
     if with_row:
         warnings.append(f"device {listing(with_row)} is no GPU and no NIC, so it was ignored")
     if extra:

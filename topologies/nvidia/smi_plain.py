@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from topologies import codes
+from topologies.nvidia import smi_typed
 from topologies.nvidia.smi_header import TITLES, Kind, parse_header
 from topologies.pages.text import Line, Page
 
@@ -43,10 +44,10 @@ def plain(page: Page) -> tuple[Page, list[str]]:
     if "gpu" in page.text:
         page = _capitalised(page)
     notes: list[str] = []
-    lines = page.lines
+    lines = smi_typed.with_tabs(page.lines, page.text, notes)
     if any(mark in page.text for mark in ",;\""):
         lines = _with_tabs(lines, notes)
-    lines = _with_whole_labels(lines, notes)
+    lines = _with_whole_labels(smi_typed.with_diagonal(lines), notes)
     return (page if lines is page.lines else dataclasses.replace(page, lines=lines)), notes
 
 

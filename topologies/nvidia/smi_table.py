@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from topologies.bus_ids import BUS_ID
 from topologies.cards import cards
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
+from topologies.nvidia.smi_box import unwrapped, without_border
 from topologies.nvidia.smi_header import MOST_DEVICES
 from topologies.pages.prefixes import before_lines, stripped
 from topologies.pages.reading import Reading, listing
@@ -30,7 +32,7 @@ PART = "smi-table-part"
 _HEAD = re.compile(
     r"\|\s{0,12}(?P<index>[0-9]{1,6})\s{1,8}(?P<name>(?!(?:[KMG]iB|MHz|W|%)\s)[^\s|][^|]{0,80}?)"
     r"(?:\s{1,60}(?:On|Off|N/A|ERR!|WDDM|TCC|MCDM))?\s{0,20}"
-    r"\|\s{0,30}(?P<bus>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|ERR!|N/A)(?:\s{1,20}(?:On|Off|N/A|ERR!))?\s{0,20}(?:\||$)"
+    rf"\|\s{{0,30}}(?P<bus>{BUS_ID}|ERR!|N/A)(?:\s{{1,20}}(?:On|Off|N/A|ERR!))?\s{{0,20}}(?:\||$)"
 )
 _MEMORY = re.compile(r"(?<![0-9])(?P<used>[0-9]{1,9})\s?MiB\s{0,12}/\s{0,12}(?P<total>[0-9]{1,9})\s?MiB")
 _MIG = re.compile(r"\|\s{0,40}(?P<mode>Enabled|Disabled)\*?\s{0,8}\|\s{0,20}$")
@@ -40,6 +42,10 @@ _BEGUN = re.compile(r"\|\s{0,12}(?P<index>[0-9]{1,4})\s{1,8}(?![0-9\s]|N/A\s)[^|
 """The line of a GPU that may be cut."""
 
 _INSTANCE = re.compile(r"\|\s{0,8}[0-9]{1,4}\s{1,8}[0-9]{1,4}\s{1,8}[0-9]{1,4}\s{1,8}[0-9]{1,4}\s{0,8}\|")
+_INSTANCES = re.compile(r"\|\s{0,8}MIG devices:")
+_BELOW_GPUS = -2
+"""Stands for the index of a GPU in the list of instances."""
+
 _PROCESS = re.compile(
     r"\|\s{0,12}(?P<gpu>[0-9]{1,4})\s{1,12}(?:(?:N/A|[0-9]{1,3})\s{1,8}(?:N/A|[0-9]{1,3})\s{1,12})?(?P<pid>[0-9]{1,10})\s{1,12}"
     r"(?:C\+G|M\+C|C|G|M)\s{1,8}(?P<name>[^|]{0,200}?)\s{1,200}(?P<memory>[0-9]{1,9}\s?MiB|N/A)\s{0,8}\|"
@@ -64,7 +70,8 @@ class _Box:
 
     *heads* are the lines of the GPUs, *below* what stands below each, *processes* those of each, *tells_processes* whether there is
     a list of them, *is_whole* whether its end was seen, *end* the last line with its number, *is_closed* whether a rule stands
-    below the last GPU, and *shows_instances* whether there is a list of instances (MIG).
+    below the last GPU, *shows_instances* whether there is a list of instances (MIG), and *headless* how many GPUs below the last
+    head lost the line with their number and name.
     """
 
     line: int
@@ -76,6 +83,7 @@ class _Box:
     end: tuple[int, str] = (0, "")
     is_closed: bool = False
     shows_instances: bool = False
+    headless: int = 0
     tells_processes: bool = False
     is_whole: bool = False
 
@@ -87,11 +95,14 @@ def read(page: Page) -> Iterator[Reading]:
     Raises
     ------
     TopologyError
-        If an index is that of no GPU, or the box stands on one line.
+        If an index is that of no GPU, or the box stands on one line or lost its left border.
     """
     if "|" not in page.text or "MiB" not in page.text:
         return
     groups, notes = _without_prefixes(page.lines)
+    if (number := without_border(page.lines)) is not None and not any(_HEAD.search(line.text) for line in page.lines):
+        message = "the left border of the table of nvidia-smi is cut off, and with it the numbers of GPUs: copy whole lines"
+        raise TopologyError(message, where=page.where(number))
     for lines in groups:
         boxes, said = _last_of_each(list(_boxes(lines, page)))
         for box in boxes:
@@ -141,7 +152,7 @@ def _boxes(lines: Sequence[Line], page: Page) -> Iterator[_Box]:
     driver: tuple[int, str, str | None] | None = None
     index = -1
     count = 0
-    for line in _unwrapped(lines):
+    for line in unwrapped(lines):
         text = line.text
         if "NVIDIA-SMI" in text and (match := _DRIVER.search(text)):
             cuda = _CUDA.search(text)
@@ -159,7 +170,7 @@ def _boxes(lines: Sequence[Line], page: Page) -> Iterator[_Box]:
                     yield box
                 box = _Box(driver[0], driver=driver[1], cuda=driver[2]) if driver else _Box(line.number)
                 driver, count = None, 0
-            box.heads[index], box.below[index], box.is_closed = head, [], False
+            box.heads[index], box.below[index], box.is_closed, box.headless = head, [], False, 0
         elif box is not None and _PROCESSES.search(text):
             box.tells_processes, index = True, -1
         elif box is not None and box.tells_processes:
@@ -170,10 +181,14 @@ def _boxes(lines: Sequence[Line], page: Page) -> Iterator[_Box]:
                 box.processes.setdefault(int(process["gpu"]), []).append(found)
                 count += 1
             box.is_whole |= _NONE_RUN.search(text) is not None or (count > 0 and _RULE.search(text) is not None)
+        elif box is not None and _lost_head(text, box, index):
+            box.headless, index = box.headless + 1, -1
         elif box is not None and index in box.below and len(box.below[index]) < 3 and text.strip():
             box.below[index].append(text)
             if _RULE.search(text):
                 index = -1
+        elif box is not None and _INSTANCES.search(text):
+            index = _BELOW_GPUS
         elif box is not None and _INSTANCE.search(text):
             box.shows_instances = True
         if box is not None and text.strip():
@@ -183,18 +198,11 @@ def _boxes(lines: Sequence[Line], page: Page) -> Iterator[_Box]:
         yield box
 
 
-def _unwrapped(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield *lines*, those put together that a narrow terminal wrapped: the first begins with a bar, the second ends with one."""
-    position = 0
-    while position < len(lines):
-        text = lines[position].text
-        after = lines[position + 1].text if position + 1 < len(lines) else ""
-        is_wrapped = (
-            text.lstrip().startswith("|") and len(text) >= 40
-            and after.rstrip().endswith("|") and not after.lstrip().startswith("|") and after.count("|") == 1
-        )  # fmt: skip
-        yield Line(lines[position].number, text + after) if is_wrapped else lines[position]
-        position += 1 + is_wrapped
+def _lost_head(text: str, box: _Box, index: int) -> bool:
+    """Whether a line of *box* tells the memory of a GPU of which the line above, with its number, is missing; *index* is the GPU above."""
+    if index == _BELOW_GPUS or box.shows_instances or _MEMORY.search(text) is None or _INSTANCE.search(text) is not None:
+        return False
+    return index not in box.below or any(map(_MEMORY.search, box.below[index]))
 
 
 def _topology(box: _Box, page: Page) -> Topology:
@@ -202,7 +210,10 @@ def _topology(box: _Box, page: Page) -> Topology:
     absent = [f"GPU{index}" for index in range(max(box.heads)) if index not in box.heads]
     if absent:
         warnings.append(f"the table of nvidia-smi does not list {listing(absent)}, but GPUs with higher numbers")
-    count = max(box.heads) + 1
+    count = max(box.heads) + 1 + box.headless
+    if box.headless:
+        lost = listing([f"GPU{index}" for index in range(count - box.headless, count)])
+        warnings.append(f"the table of nvidia-smi lacks the lines with number and name of {lost}: what it says of them is left unknown")
     if is_cut := _is_cut(box, page):
         begun = _BEGUN.match(box.end[1])
         count += begun is not None and not box.tells_processes and int(begun["index"]) == count
@@ -234,10 +245,13 @@ def _topology(box: _Box, page: Page) -> Topology:
 
 
 def _is_cut(box: _Box, page: Page) -> bool:
-    """Whether the text ends within a line of *box*: it begins with a bar or a corner, and does not end so."""
+    """Whether the text ends within a line of *box*: it begins with a bar or a corner, and does not end so, or begins a GPU only."""
     number, text = box.end
     last = max((line.number for line in page.lines if line.text.strip()), default=0)
-    return number == last and text.startswith(("|", "+")) and (len(text) == 1 or not text.endswith(("|", "+")))
+    if number != last or not text.startswith(("|", "+")):
+        return False
+    has_begun = not box.tells_processes and _BEGUN.match(text) is not None and _HEAD.search(text) is None
+    return len(text) == 1 or not text.endswith(("|", "+")) or has_begun
 
 
 def _gpu(index: int, box: _Box, warnings: list[str]) -> Gpu:
