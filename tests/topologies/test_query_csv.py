@@ -25,6 +25,8 @@ TITLES = {
     "pci.bus_id": "pci_bus_id",
 }  # fmt: skip
 
+UUIDS = tuple(f"GPU-{k:08x}-77ac-ef63-88a5-b8c4d0c906dc" for k in range(16))
+
 
 @st.composite
 def gpus(draw: st.DrawFn) -> tuple[Gpu, ...]:
@@ -131,7 +133,7 @@ def full_machines(draw: st.DrawFn) -> tuple[Gpu, ...]:
         gpu.replace(
             name=card,
             compute_capability=capability,
-            memory_reserved_mib=draw(st.integers(0, 999)),
+            memory_reserved_mib=draw(st.integers(0, min(999, (gpu.memory_mib or 0) - (gpu.memory_used_mib or 0)))),
             mig=Mig(enabled=draw(st.booleans())),
             pcie=Pcie(gen=gen, width=16, current_gen=draw(st.integers(1, gen)), current_width=16),
         )
@@ -146,7 +148,7 @@ CELLS: dict[str, Callable[[Gpu], object]] = {
     "pci.bus_id": lambda gpu: gpu.pci_bus_id,
     "memory.total [MiB]": lambda gpu: f"{gpu.memory_mib} MiB",
     "memory.used [MiB]": lambda gpu: f"{gpu.memory_used_mib} MiB",
-    "memory.free [MiB]": lambda gpu: f"{(gpu.memory_mib or 0) - (gpu.memory_used_mib or 0)} MiB",
+    "memory.free [MiB]": lambda gpu: f"{(gpu.memory_mib or 0) - (gpu.memory_used_mib or 0) - (gpu.memory_reserved_mib or 0)} MiB",
     "memory.reserved [MiB]": lambda gpu: f"{gpu.memory_reserved_mib} MiB",
     "compute_cap": lambda gpu: gpu.compute_capability,
     "mig.mode.current": lambda gpu: "Enabled" if gpu.mig and gpu.mig.enabled else "Disabled",
@@ -172,7 +174,7 @@ orders = st.permutations(list(CELLS))
 
 @given(machine=full_machines(), titles=orders)
 def test_every_column_is_a_fact_or_none_and_the_document_shows_all(machine: tuple[Gpu, ...], titles: list[str]) -> None:
-    """The speed of an idle link is no speed under load, and free memory is no fact."""
+    """The speed of an idle link is no speed under load."""
     topology = read_text(full_table(machine, titles))
     assert topology.gpus == machine
     assert topology.warnings == ()
@@ -337,19 +339,19 @@ def test_processes_belong_to_the_gpu_that_their_row_names(machine: tuple[Gpu, ..
 
 
 def test_processes_alone_name_only_some_gpus() -> None:
-    rows = "77, python, [N/A], GPU-a\n78, sh, 5 MiB, GPU-a\n, sh, 1 MiB, GPU-a\n"
+    rows = f"77, python, [N/A], {UUIDS[0]}\n78, sh, 5 MiB, {UUIDS[0]}\n, sh, 1 MiB, {UUIDS[0]}\n"
     topology = read_text("pid, process_name, used_memory [MiB], gpu_uuid\n" + rows)
-    assert topology.gpus == (Gpu(0, uuid="GPU-a", processes=(Process(77, "python", None), Process(78, "sh", 5))),)
+    assert topology.gpus == (Gpu(0, uuid=UUIDS[0], processes=(Process(77, "python", None), Process(78, "sh", 5))),)
     assert "name no process" in topology.warnings[0]
     assert "only the GPUs that run processes" in topology.warnings[1]
 
 
 def test_processes_of_gpus_that_no_source_names_are_left_out() -> None:
-    text = "index, uuid\n0, GPU-a\n\npid, gpu_uuid\n77, GPU-a\n78, GPU-b\n"
+    text = f"index, uuid\n0, {UUIDS[0]}\n\npid, gpu_uuid\n77, {UUIDS[0]}\n78, {UUIDS[1]}\n"
     topology = read_text(text)
-    assert topology.gpus == (Gpu(0, uuid="GPU-a", processes=(Process(77),)),)
+    assert topology.gpus == (Gpu(0, uuid=UUIDS[0], processes=(Process(77),)),)
     assert "has 1 GPUs that" in topology.warnings[0]
-    topology = read_text("index, name\n0, NVIDIA L4\n1, NVIDIA L4\n\npid, gpu_uuid\n77, GPU-a\n")
+    topology = read_text(f"index, name\n0, NVIDIA L4\n1, NVIDIA L4\n\npid, gpu_uuid\n77, {UUIDS[0]}\n")
     assert [gpu.processes for gpu in topology.gpus] == [None, None]
     assert "has 1 GPUs that" in topology.warnings[0]
 
@@ -453,10 +455,10 @@ def test_what_needs_no_warning(text: str, expected: tuple[Gpu, ...]) -> None:
 
 
 def test_commands_above_tables_are_no_prefix() -> None:
-    machine = (Gpu(0, name="NVIDIA L4", uuid="GPU-a"),)
-    apps = "gpu_uuid, pid, process_name, used_gpu_memory [MiB]\nGPU-a, 77, python, 500 MiB\n"
+    machine = (Gpu(0, name="NVIDIA L4", uuid=UUIDS[0]),)
+    apps = f"gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n{UUIDS[0]}, 77, python, 500 MiB\n"
     topology = read_text(
-        "$ nvidia-smi --query-gpu=index,name,uuid --format=csv\nindex, name, uuid\n0, NVIDIA L4, GPU-a\n"
+        f"$ nvidia-smi --query-gpu=index,name,uuid --format=csv\nindex, name, uuid\n0, NVIDIA L4, {UUIDS[0]}\n"
         f"$ nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv\n{apps}"
     )
     assert topology.gpus == (machine[0].replace(processes=(Process(77, "python", 500),)),)

@@ -30,6 +30,28 @@ def test_rows_on_one_line_are_refused_and_on_lines_of_their_own_read(table: str,
             read_text(between.join(TABLES[table]))
 
 
+@pytest.mark.parametrize("names", [("NVIDIA GeForce RTX 4090", "NVIDIA H100 80GB HBM3"), ("NVIDIA L4",) * 3, ("Tesla T4", "NVIDIA A2")])
+@pytest.mark.parametrize("titles", ["index, pcie.link.gen.max, name", "pcie.link.gen.max, index, name", "index, name", ""])
+@pytest.mark.parametrize("between", [" ", "\t"])
+def test_rows_on_one_line_whose_names_stand_last_are_refused(names: tuple[str, ...], titles: str, between: str) -> None:
+    rows = [f"{index}, {4 + index}, {name}" for index, name in enumerate(names)]
+    if titles.startswith("pcie"):
+        rows = [f"{4 + index}, {index}, {name}" for index, name in enumerate(names)]
+    elif titles == "index, name":
+        rows = [f"{index}, {name}" for index, name in enumerate(names)]
+    with pytest.raises(TopologyError, match="on one line"):
+        read_text(between.join([titles, *rows] if titles else rows) + "\n")
+
+
+@pytest.mark.parametrize("between", ["", " "])
+@pytest.mark.parametrize("titles", ["index, pcie.link.gen.max, uuid", "index, name", "index, memory.total [MiB]"])
+def test_one_row_behind_its_header_is_refused(titles: str, between: str) -> None:
+    cells = {"index": "0", "pcie.link.gen.max": "4", "uuid": "GPU-e0d922e0-caa0-4de4-6db5-fa032f3b5aa6", "name": "NVIDIA L4"}
+    row = ", ".join(cells.get(title, "23034 MiB") for title in titles.split(", "))
+    with pytest.raises(TopologyError, match="on one line"):
+        read_text(titles + between + row + "\n")
+
+
 @pytest.mark.parametrize(
     "row", ["0, NVIDIA GeForce GT 710, GPU-aaaaaaaa-0000-4000-8000-000000000000, 2048 MiB", "10:00:01 0, Tesla T4, 15360 MiB"]
 )

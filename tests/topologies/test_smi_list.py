@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ NAMES = (
     "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB", "NVIDIA GeForce RTX 4090", "NVIDIA GB200",
     "NVIDIA RTX PRO 6000 Blackwell Server Edition", "Quadro RTX 8000",
 )  # fmt: skip
+WHOLE = "GPU-e0d922e0-caa0-4de4-6db5-fa032f3b5aa6"
 PROFILES = ("1g.10gb", "2g.20gb", "3g.40gb", "7g.80gb", "1g.10gb+me", "1c.3g.40gb", "1g.24gb-me", "1g.5gb.me", "2g.48gb+gfx")
 
 
@@ -154,15 +156,19 @@ def test_a_gpu_that_is_lost_in_between_is_said_and_its_instances_are_no_other_on
     [
         pytest.param(
             "GPU 0: NVIDIA L4 (UUID: GPU-aaaa)\nGPU 1: NVIDIA L4 (UUID: GPU-aaaa)\n",
-            (Gpu(0, name="NVIDIA L4"), Gpu(1, name="NVIDIA L4")), "have the same UUID", id="redacted",
+            (Gpu(0, name="NVIDIA L4"), Gpu(1, name="NVIDIA L4")), "no whole UUID of GPU0, GPU1", id="redacted",
         ),
         pytest.param(
-            "GPU 0: NVIDIA L4 (UUID: GPU-0)\nGPU 1: NVIDIA L4\n",
-            (Gpu(0, name="NVIDIA L4", uuid="GPU-0"), Gpu(1, name="NVIDIA L4")), "no whole UUID of GPU1", id="one without",
+            f"GPU 0: NVIDIA L4 (UUID: {WHOLE})\nGPU 1: NVIDIA L4 (UUID: {WHOLE})\n",
+            (Gpu(0, name="NVIDIA L4"), Gpu(1, name="NVIDIA L4")), "have the same UUID", id="one for all",
         ),
-        pytest.param("GPU0:NVIDIA L4(UUID:GPU-0)\n", (Gpu(0, name="NVIDIA L4", uuid="GPU-0"),), "", id="blanks lost"),
-        pytest.param("GPU 0: NVIDIA L4 (UUID: N/A)\nGPU 1: N/A (UUID: GPU-1)\n",
-                     (Gpu(0, name="NVIDIA L4"), Gpu(1, uuid="GPU-1")), "no whole UUID of GPU0", id="N/A"),
+        pytest.param(
+            f"GPU 0: NVIDIA L4 (UUID: {WHOLE})\nGPU 1: NVIDIA L4\n",
+            (Gpu(0, name="NVIDIA L4", uuid=WHOLE), Gpu(1, name="NVIDIA L4")), "no whole UUID of GPU1", id="one without",
+        ),
+        pytest.param(f"GPU0:NVIDIA L4(UUID:{WHOLE})\n", (Gpu(0, name="NVIDIA L4", uuid=WHOLE),), "", id="blanks lost"),
+        pytest.param(f"GPU 0: NVIDIA L4 (UUID: N/A)\nGPU 1: N/A (UUID: {WHOLE})\n",
+                     (Gpu(0, name="NVIDIA L4"), Gpu(1, uuid=WHOLE)), "no whole UUID of GPU0", id="N/A"),
     ],
 )  # fmt: skip
 def test_what_is_odd(text: str, gpus: tuple[Gpu, ...], words: str) -> None:
@@ -221,3 +227,63 @@ def test_a_uuid_that_is_cut_is_unknown(end: str) -> None:
 @pytest.mark.parametrize("uuid", ["", " (UUID: GPU-aaaaaaaa-0000-4000-8000-000000000000)"])
 def test_a_serial_number_is_no_part_of_the_name(uuid: str) -> None:
     assert read_text(f"GPU 0: Tesla K80 (S/N: 0324715044187){uuid}\n").gpus[0].name == "Tesla K80"
+
+
+# ── reports of an environment, which name all GPUs of a kind at once ────────────────────────────────────────────────────
+
+KINDS = {"NVIDIA H20": "9.0", "NVIDIA A100-SXM4-80GB": "8.0", "NVIDIA RTX 9999 Ti": "13.0", "AMD Instinct MI300X": "9.4"}
+
+
+def matrix_of(count: int) -> str:
+    rows = [[f"GPU{i}", *(" X " if i == k else "NV18" for k in range(count))] for i in range(count)]
+    return "".join("\t".join(row) + "\n" for row in [["", *(f"GPU{k}" for k in range(count))], *rows])
+
+
+def ranges(indices: list[int]) -> str:
+    """Print runs of three and more with a dash."""
+    numbered = itertools.groupby(enumerate(indices), key=lambda entry: entry[1] - entry[0])
+    runs = [[index for _, index in run] for _, run in numbered]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+@given(
+    kinds=st.lists(st.sampled_from([*KINDS]), min_size=2, max_size=16), prefix=st.sampled_from(("", "3: ", "node1: ", "> ")),
+    style=st.sampled_from((lambda indices: ",".join(map(str, indices)), lambda indices: ", ".join(map(str, indices)), ranges)),
+    is_beside_a_matrix=st.booleans(),
+)  # fmt: skip
+def test_names_of_many_gpus_at_once(
+    kinds: list[str], prefix: str, style: Callable[[list[int]], str], is_beside_a_matrix: bool
+) -> None:
+    groups = {kind: [k for k, name in enumerate(kinds) if name == kind] for kind in kinds}
+    # A line about one GPU is a list's, which names cards that somebody knows.
+    kinds = ["NVIDIA H20" if len(groups[kind]) == 1 else kind for kind in kinds]
+    groups = {kind: [k for k, name in enumerate(kinds) if name == kind] for kind in kinds}
+    lines = ["Python: 3.12.12 | packaged by Anaconda, Inc. | (main, Oct 21 2025, 20:16:04)", "CUDA available: True"]
+    lines += [f"GPU {style(indices)}: {kind}" for kind, indices in groups.items()]
+    lines += [f"GPU {style(indices)} Compute Capability: {KINDS[kind]}" for kind, indices in groups.items()]
+    lines += ["CUDA_HOME: /usr/local/cuda", "PyTorch: 2.8.0+cu128"]
+    if is_beside_a_matrix:
+        lines += ["NVIDIA Topology: ", *matrix_of(len(kinds)).splitlines(), "", "Hypervisor vendor:: KVM"]
+    topology = read_text("".join(f"{prefix}{line}\n" for line in lines))
+    assert topology.gpus == tuple(Gpu(k, name=kind, compute_capability=KINDS[kind]) for k, kind in enumerate(kinds))
+    assert [warning for warning in topology.warnings if not prefix] == []
+    assert ("topo-m" in topology.formats) == is_beside_a_matrix
+
+
+def test_names_of_those_that_a_process_sees_are_nobody_s_when_there_are_more() -> None:
+    topology = read_text(f"GPU 0,1: NVIDIA H20\n\nNVIDIA Topology:\n{matrix_of(4)}")
+    assert topology.gpus == tuple(map(Gpu, range(4)))
+    assert len(topology.links) == 6
+    assert "names 2 GPUs without UUIDs, the topo-m of line 4 has 4" in " ".join(topology.warnings)
+
+
+@pytest.mark.parametrize("text", ["GPU 0,1,2: say that they are broken\n", "GPU 1-2 are NVIDIA H20\n", "see GPU 3, 4: later\n"])
+def test_prose_about_many_gpus_is_no_list(text: str) -> None:
+    with pytest.raises(TopologyError, match="recognised"):
+        read_text(text)
+
+
+@pytest.mark.parametrize("indices", ["0-99999", "0,5000", "0-9,64-999999999"])
+def test_many_indices_that_no_host_has_are_refused(indices: str) -> None:
+    with pytest.raises(TopologyError, match="is no GPU of one host"):
+        read_text(f"GPU {indices}: NVIDIA H20\n")

@@ -7,10 +7,10 @@ When to modify: another fact tells GPUs apart.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from topologies.errors import TopologyError
+from topologies.merging.renumbering import renumbered, restated
 from topologies.model import Gpu, Topology
 from topologies.pages.reading import listing
 
@@ -137,13 +137,12 @@ def _together(a: Topology, b: Topology, name_a: str, name_b: str) -> tuple[Topol
     found: list[Topology] = []
     for topology in (a, b):
         gpus = [Gpu(index, is_named=False) for index in range(size)]
-        for gpu in topology.gpus:
-            if gpu.is_named:
-                index = place[str(_bus(gpu))]
-                gpus[index] = gpu.replace(index=index)
+        new = {gpu.index: place[str(_bus(gpu))] for gpu in topology.gpus if gpu.is_named}
+        for old, index in new.items():
+            gpus[index] = topology.gpus[old].replace(index=index)
         is_settled = len(order) == size
         warnings = [w for w in topology.warnings if not (is_settled and (w == UNPLACED or BY_MINOR in w))]
-        found.append(topology.replace(gpus=tuple(gpus), warnings=tuple(warnings)))
+        found.append(topology.replace(gpus=tuple(gpus), warnings=tuple(warnings), stated=restated(topology.stated, new)))
     return found[0], found[1]
 
 
@@ -218,23 +217,12 @@ def _found(some: Topology, full: Topology, name: str, other: str) -> Topology:
             f"{name} does not tell the numbers of its GPUs, and {other} does not have those at {names} by UUID or bus id: what it says of "
             "them was left out"
         )
-    return some.replace(gpus=tuple(gpus), warnings=tuple(warnings), stated=_restated(some.stated, places))
+    return some.replace(gpus=tuple(gpus), warnings=tuple(warnings), stated=restated(some.stated, places))
 
 
 def _is_told(gpu: Gpu) -> bool:
     """Whether something is known of *gpu* besides that it is there."""
     return gpu.is_named or gpu.pci_bus_id is not None
-
-
-def _restated(stated: Mapping[str, Any], new: Mapping[int, int]) -> dict[str, Any]:
-    """Return *stated* with what it says by index under the indices *new*."""
-    names = {str(old): str(index) for old, index in new.items()}
-    return {
-        name: {names[key]: fact for key, fact in facts.items() if key in names}
-        if isinstance(facts, Mapping) and facts and all(str(key).isdecimal() for key in facts)
-        else facts
-        for name, facts in stated.items()
-    }
 
 
 def _spread(some: Topology, full: Topology, key: Callable[[Gpu], str | None]) -> Topology | None:
@@ -256,7 +244,7 @@ def _spread(some: Topology, full: Topology, key: Callable[[Gpu], str | None]) ->
         return None
     warnings = tuple(warning for warning in some.warnings if BY_MINOR not in warning)
     found = renumbered(some, new, size=len(full.gpus))
-    return found.replace(warnings=warnings, stated=_restated(some.stated, new))
+    return found.replace(warnings=warnings, stated=restated(some.stated, new))
 
 
 def _picked(
@@ -269,31 +257,4 @@ def _picked(
     warnings = topology.warnings
     if left_out:
         warnings = (*warnings, f"{name} has {left_out} GPUs that {other} does not have: they were left out")
-    return renumbered(topology, new).replace(warnings=warnings)
-
-
-def renumbered(topology: Topology, new: Mapping[int, int], *, size: int | None = None) -> Topology:
-    """
-    Return *topology* with the GPUs that *new* maps, old index to new index; others are left out.
-
-    The new indices run 0, 1, 2 …; where *size* is given, of so many GPUs those that *new* does not tell are there unnamed.
-    """
-
-    def pairs(old: Mapping[tuple[int, int], str]) -> dict[tuple[int, int], str]:
-        found = {
-            (min(new[i], new[j]), max(new[i], new[j])): code
-            for (i, j), code in old.items()
-            if i in new and j in new
-        }
-        return dict(sorted(found.items()))
-
-    known = {index: topology.gpus[i].replace(index=index) for i, index in new.items()}
-    return topology.replace(
-        gpus=tuple(known.get(index, Gpu(index, is_named=False)) for index in range(len(new) if size is None else size)),
-        links=pairs(topology.links),
-        pcie_links=pairs(topology.pcie_links),
-        p2p=pairs(topology.p2p),
-        p2p_kinds={kind: pairs(states) for kind, states in topology.p2p_kinds.items()},
-        gpu_nic=dict(sorted((new[i], nics) for i, nics in topology.gpu_nic.items() if i in new)),
-        gpus_near_cpu={cpu: tuple(sorted(new[g] for g in near if g in new)) for cpu, near in topology.gpus_near_cpu.items()},
-    )
+    return renumbered(topology, new).replace(warnings=warnings, stated=restated(topology.stated, new))

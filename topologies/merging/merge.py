@@ -19,7 +19,7 @@ from topologies.errors import TopologyError
 from topologies.links import PCIE_KINDS, LinkKind, parse_code
 from topologies.merging.identity import bus_key, is_numbered, is_part, is_whole, order_like
 from topologies.merging.merge_parts import both, joined
-from topologies.merging.names import ChipName, is_better, renamed, with_chip_names
+from topologies.merging.names import ChipName, is_better, only_names, renamed, unknown_names, with_chip_names
 from topologies.merging.nic_identity import named_like
 from topologies.model import Gpu, Pair, Topology
 from topologies.pages.reading import listing
@@ -114,6 +114,10 @@ def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
         for t, other in ((a, b), (b, a))
     )
     b = _yielding(named_like(b, a), a)
+    if len(a.gpus) > len(b.gpus) and only_names(b):
+        return a.replace(warnings=(*a.warnings, *b.warnings, unknown_names(b, a, name_b, name_a)))
+    if len(a.gpus) < len(b.gpus) and only_names(a):
+        return b.replace(warnings=(*a.warnings, *b.warnings, unknown_names(a, b, name_a, name_b)))
     if len(a.gpus) != len(b.gpus):
         raise TopologyError(
             f"{name_a} has {len(a.gpus)} GPUs and {name_b} has {len(b.gpus)}: they are not the same machine, or one was cut"

@@ -47,6 +47,20 @@ def is_better(name: str | None, other: str) -> bool:
     return card is not None and name in card.nvml_names and other not in card.nvml_names
 
 
+def only_names(topology: Topology) -> bool:
+    """Whether *topology* only names GPUs: that may be those that a process sees, numbered anew."""
+    bare = [gpu.replace(name=None, compute_capability=None, is_named=True) for gpu in topology.gpus]
+    return topology.format == "list" and bare == [Gpu(gpu.index) for gpu in topology.gpus]
+
+
+def unknown_names(some: Topology, full: Topology, name: str, other: str) -> str:
+    """Return the warning for the names of *some* that were left out, for *full* has more GPUs."""
+    return (
+        f"{name} names {len(some.gpus)} GPUs without UUIDs, {other} has {len(full.gpus)}: which of them those are is unknown, "
+        "so they were left out"
+    )
+
+
 @functools.lru_cache(maxsize=256)
 def _card(name: str) -> Card | None:
     try:

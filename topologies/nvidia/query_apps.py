@@ -14,6 +14,7 @@ from topologies.model import Gpu, Topology
 from topologies.nvidia.query_forms import BUS_ID
 from topologies.nvidia.query_rows import Table
 from topologies.nvidia.smi_header import MOST_DEVICES
+from topologies.nvidia.uuids import whole
 from topologies.parts import Process
 
 _FIELDS = {
@@ -28,7 +29,7 @@ _MOST_PROCESSES = 4096
 
 
 def topology(tables: Sequence[Table]) -> Topology | None:
-    """Return the GPUs that *tables* name, in the order in which they come, with their processes; None when they name none."""
+    """Return the GPUs that *tables* name, in the order in which they come, with their processes; None when there are none."""
     gpus: dict[str, Gpu] = {}
     warnings: list[str] = []
     left_out = 0
@@ -38,7 +39,7 @@ def topology(tables: Sequence[Table]) -> Topology | None:
         left_out += len(table.odd)
         for row in table.rows[:_MOST_PROCESSES]:
             cells = {column: cell for column, cell in zip(columns, row, strict=True) if column is not None}
-            uuid = cells.get("uuid", "") if cells.get("uuid", "").startswith(("GPU-", "MIG-")) else ""
+            uuid = whole(cells.get("uuid")) or ""
             bus = cells.get("bus", "") if BUS_ID.fullmatch(cells.get("bus", "")) else ""
             key = uuid.lower() or (bus_key(bus) if bus else "")
             if not key or not _PID.fullmatch(cells["pid"]) or (key not in gpus and len(gpus) == MOST_DEVICES):
@@ -51,8 +52,9 @@ def topology(tables: Sequence[Table]) -> Topology | None:
             )
             gpus[key] = gpu.replace(processes=(*(gpu.processes or ()), process))
         left_out += max(0, len(table.rows) - _MOST_PROCESSES)
-    if not gpus:
+    if not gpus and not left_out:
         return None
     if left_out:
         warnings.append(f"{left_out} rows of the list of processes name no process of a GPU: they were left out")
-    return Topology(tuple(gpus.values()), format=FORMAT, warnings=(*warnings, ONLY_SOME))
+    named = tuple(gpus.values()) or (Gpu(0, is_named=False),)    # some GPU runs them
+    return Topology(named, format=FORMAT, warnings=(*warnings, ONLY_SOME))

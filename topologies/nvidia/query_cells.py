@@ -15,6 +15,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from topologies import codes
+from topologies.nvidia.query_cut import NARROWEST, WIDTHS, are_two_rows, width_of, without_cut_cells
 from topologies.nvidia.query_forms import (
     BRAND,
     INDEX,
@@ -25,21 +27,16 @@ from topologies.nvidia.query_forms import (
     is_whole,
     proves,
 )
-from topologies.nvidia.query_rows import Table, ascends, continues, is_of_another, title_of
+from topologies.nvidia.query_hosts import refuse_hosts
+from topologies.nvidia.query_rows import Table, ascends, continues, is_of_another
+from topologies.nvidia.query_titles import TELLING, title_of
+from topologies.nvidia.smi_box import lines_of_boxes
 from topologies.nvidia.smi_header import MOST_DEVICES
 from topologies.pages.prefixes import without_prefixes
 from topologies.pages.text import Line, Page
 
-TELLING = frozenset(
-    {
-        "index", "name", "gpu_name", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id", "memory.total", "memory.used", "memory.reserved",
-        "compute_cap", "mig.mode.current", "pid",
-    }
-)  # fmt: skip
-"""Titles by which a header is told: fields of the query that nothing else is called."""
-
 _HEAD = re.compile(
-    r"(?<![\w.])(?P<title>[a-z][a-z0-9_]{2,30}(?:\.[a-z0-9_]{2,30}){0,3})\s{0,2}(?:\[[^\]]{1,12}\])?\s{0,4}[,|;\t]"
+    r"(?<![\w.])(?P<title>[a-z][a-z0-9_]{2,30}(?:\.[a-z0-9_]{2,30}){0,3}|[A-Z][A-Z0-9_]{2,30}(?:\.[A-Z0-9_]{2,30}){0,3})\s{0,2}(?:\[[^\]]{1,12}\])?\s{0,4}[,|;\t]"
     r"|(?<![\w.-])(?<![0-9]:)(?P<index>[0-9]{1,4})\s{0,4}[,|;\t]\s{0,4}"
     rf"(?={BRAND}|GPU-|[0-9A-F]{{8}}:|[0-9]{{1,9}} ?MiB|\[)"
 )
@@ -55,24 +52,35 @@ _BEGINS_WITH_INDEX = re.compile(r"[ \t]*[0-9]{1,4}[ \t]*[,;|\t]")
 _MOST_TRIES = 4
 _MOST_WAITING = 256
 _MOST_WRAPS = 6
-_NARROWEST = 40
-_WIDTHS = (79, 80, 100, 120, 132, 160)
-"""Columns of the terminals that most people have."""
 _LONGEST = 4096
+_FOREIGN = "X"
+"""Stands for the rows of a matrix and of plain nvidia-smi: no row of a table, whatever their cells."""
 
 
 def find_tables(page: Page) -> Iterator[Table]:
-    """Yield the tables of *page* that have rows."""
+    """
+    Yield the tables of *page* that have rows.
+
+    Raises
+    ------
+    TopologyError
+        If rows that are there several times contradict each other, or are those of several hosts.
+    """
     if not any(mark in page.text for mark in ",|;\t") and _LONE_TITLE.search(page.text) is None:
         return
-    heads = [head for line in page.lines if (head := _find_head(line.text)) is not None]
-    has_header = any(head["index"] is None for head in heads)
-    groups, notes = without_prefixes(page.lines, _find_head, _is_header_head if has_header else _is_first_row)
+    of_boxes = lines_of_boxes(page.lines)
+    lines = [Line(n.number, _FOREIGN) if n.number in of_boxes or codes.is_row(n.text) else n for n in page.lines]
+    heads = {line.text: _find_head(line.text) for line in lines}
+    has_header = any(head is not None and head["index"] is None for head in heads.values())
+    groups, notes = without_prefixes(lines, heads.__getitem__, _is_header_head if has_header else _is_first_row)
     last = max((line.number for line in page.lines if line.text.strip()), default=0)
-    for lines in groups:
-        for table in _tables(lines, page.is_cut, last):
+    for group in groups:
+        tables = list(_tables(group, page.is_cut, last))
+        refuse_hosts(tables, page)
+        for table in tables:
             table.notes += notes
-            yield table
+            table.notes += [table.doubt] if table.doubt else []
+            yield without_cut_cells(table)
 
 
 def _tables(lines: Sequence[Line], is_cut: bool, last: int) -> Iterator[Table]:
@@ -91,7 +99,7 @@ def _tables(lines: Sequence[Line], is_cut: bool, last: int) -> Iterator[Table]:
             header, count = found
             if table is not None and table.rows:
                 yield table
-            table = Table(number, header, wrapped_at=len(text) if count > 1 else None)
+            table = Table(number, header, header_width=width_of(text) if count == 1 else 0, wrapped_at=len(text) if count > 1 else None)
             waiting, follows = [], True
         else:
             row, count = _row(lines, position, cells, table, follows=follows)
@@ -109,6 +117,7 @@ def _tables(lines: Sequence[Line], is_cut: bool, last: int) -> Iterator[Table]:
                 width = len(table.header) if table.header is not None else len(row)
                 (table.rows if len(row) == width else table.odd).append(row)
                 table.printed.append(row)
+                table.widths.append(width_of(text) if count == 1 else 0)
                 table.is_cut = is_cut and lines[position + count - 1].number == last
                 waiting, follows = [], True
                 if count > 1 and _WRAPPED not in table.notes:
@@ -130,6 +139,7 @@ def _take_waiting(table: Table, waiting: Sequence[tuple[int, tuple[str, ...]]], 
             break
         table.rows.insert(0, cells)
         table.printed.insert(0, cells)
+        table.widths.insert(0, 0)
         table.line, below = number, cells
 
 
@@ -151,7 +161,11 @@ def split(text: str) -> tuple[str, ...]:
 
 def _is_header(cells: Sequence[str]) -> bool:
     names = [title_of(cell) for cell in cells]
-    return all(names) and sum(name in TELLING for name in names) >= min(2, len(cells))
+    if len(cells) == 1 and cells[0].isupper():
+        return False    # a heading of anything
+    telling = sum(name in TELLING for name in names)
+    fields = sum("." in name or "_" in name for name in names)
+    return all(names) and (telling >= min(2, len(cells)) or (telling > 0 and fields > 1))
 
 
 def _header(lines: Sequence[Line], position: int, cells: tuple[str, ...]) -> tuple[tuple[str, ...], int] | None:
@@ -159,8 +173,8 @@ def _header(lines: Sequence[Line], position: int, cells: tuple[str, ...]) -> tup
     if not title_of(cells[0]):
         return None
     text = lines[position].text
-    best = (cells, 1) if _is_header(cells) else None
-    if len(text) < _NARROWEST or not all(title_of(cell) for cell in cells[:-1]):
+    best = (cells, 1) if _is_header(cells) or (len(text) >= NARROWEST and cells[-1] == "" and _is_header(cells[:-1])) else None
+    if len(text) < NARROWEST or not all(title_of(cell) for cell in cells[:-1]):
         return best
     for count, line in enumerate(lines[position + 1 : position + _MOST_WRAPS], start=2):
         more = split(line.text)
@@ -188,13 +202,15 @@ def _row(
     if not follows and not (is_row(cells) if len(cells) == width else proves(cells)) and not continues(cells, table):
         return None, 1
     count = 1
-    while len(text) >= _NARROWEST and count < _MOST_WRAPS and position + count < len(lines):
+    is_clipped = table.doubt is not None    # lines that are cut were not wrapped
+    is_cut = table.header_width == width_of(text)    # as long as a header that was not wrapped
+    while not is_clipped and len(text) >= NARROWEST and count < _MOST_WRAPS and position + count < len(lines):
         following = lines[position + count].text
         joined = split(text + following)
         ends_well = len(cells) == width and cells[-1] != "" and (is_whole(joined[-1:]) <= is_whole(cells[-1:]))
         if table.wrapped_at is not None:
             ends_well = len(lines[position + count - 1].text) < table.wrapped_at and len(cells) == width
-        if not following.strip() or len(joined) > width or ends_well:
+        if not following.strip() or len(joined) > width or ends_well or is_cut or are_two_rows(joined, table.titles):
             break
         text, cells, count = text + following, joined, count + 1
     if len(cells) == width:
@@ -202,7 +218,11 @@ def _row(
         is_foreign = not proves(cells) and "index" in table.titles and not INDEX.fullmatch(cells[table.titles.index("index")])
         is_foreign |= width == 1 and not fits(table.titles, cells, follows=follows)
         return (None if is_foreign else cells), count
-    return (cells if proves(cells) else None), count
+    may_be_cut = width_of(lines[position].text) <= table.header_width >= NARROWEST
+    has_titles_cut = may_be_cut and len(cells) > width and fits(table.titles, cells[:width], follows=follows)
+    whole = len(cells) - 1
+    is_short = is_cut and 1 < whole < width and fits(table.titles[:whole], cells[:whole], follows=follows)
+    return (cells if has_titles_cut or is_short or proves(cells) else None), count
 
 
 def _bare_row(
@@ -217,7 +237,7 @@ def _bare_row(
     following = lines[position + 1].text if position + 1 < len(lines) else ""
     after = lines[position + 2].text if position + 2 < len(lines) else ""
     is_wrapped = (
-        len(text) >= _NARROWEST
+        len(text) >= NARROWEST
         and split(following) != ()
         and len(following) < len(text)
         and not is_row(split(following))
@@ -225,7 +245,7 @@ def _bare_row(
         and not (has_form(cells[-1]) and not has_form(split(text + following)[len(cells) - 1]))
         and (
             text.rstrip().endswith(",")
-            or len(text) in _WIDTHS
+            or len(text) in WIDTHS
             or (is_row(split(after)) and len(after) == len(text))
             or _was_wrapped(lines, position)
         )

@@ -10,7 +10,7 @@ When to modify: another field of the query is a fact of `Gpu`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from topologies.cards import card_of
@@ -29,29 +29,28 @@ from topologies.nvidia.query_forms import (
     WITH_UNIT,
     mib,
 )
+from topologies.nvidia.query_gpus import ASKED, FREE, PCIE, TITLE_OF, gpu_of, idle_memory
 from topologies.nvidia.query_guess import Columns, guess
 from topologies.nvidia.query_joined import refuse_joined
 from topologies.nvidia.query_rows import Table
+from topologies.nvidia.query_samples import keep_last, together
+from topologies.nvidia.query_titles import has_cut_unit
 from topologies.nvidia.smi_header import MOST_DEVICES
+from topologies.nvidia.uuids import telling
 from topologies.pages.reading import Reading, listing
 from topologies.pages.text import Page
-from topologies.parts import Mig, Pcie
 from topologies.ports import settled_gpus
 
 _FIELDS = {
     "index": "index", "name": "name", "gpu_name": "name", "uuid": "uuid", "gpu_uuid": "uuid", "pci.bus_id": "pci_bus_id",
     "gpu_bus_id": "pci_bus_id", "memory.total": "memory_mib", "memory.used": "memory_used_mib",
-    "memory.reserved": "memory_reserved_mib", "compute_cap": "compute_capability", "mig.mode.current": "mig",
+    "memory.reserved": "memory_reserved_mib", "memory.free": FREE, "compute_cap": "compute_capability", "mig.mode.current": "mig",
     "pcie.link.gen.max": "gen", "pcie.link.gen.current": "current_gen", "pcie.link.gen.gpucurrent": "current_gen",
     "pcie.link.width.max": "width", "pcie.link.width.current": "current_width", "driver_version": "driver",
 }  # fmt: skip
-"""Field of the query to field of `Gpu`, of its `Pcie`, or of what is stated."""
+"""Field of the query to field of `Gpu`, of its `Pcie`, or of what is stated or concluded from."""
 
-_PCIE = ("gen", "width", "current_gen", "current_width")
 _UNIT = re.compile(r"\[\s*([A-Za-z]{1,5})\s*\]")
-_SMALL = re.compile(r"[0-9]{1,2}")
-_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]")
-_TITLE_OF = {"memory_mib": "memory.total", "memory_used_mib": "memory.used", "pci_bus_id": "pci.bus_id"}
 
 
 def read(page: Page) -> Iterator[Reading]:
@@ -64,7 +63,7 @@ def read(page: Page) -> Iterator[Reading]:
         If a row has no index of a GPU, or one that was there before, or rows stand on one line.
     """
     refuse_joined(page)
-    tables = list(find_tables(page))
+    tables = together(list(find_tables(page)))
     apps = [table for table in tables if "pid" in table.titles]
     for table in tables:
         if table.header is None and not _may_be_gpus(table):
@@ -83,11 +82,12 @@ def _may_be_gpus(table: Table) -> bool:
 
 
 def _topology(table: Table, page: Page) -> Topology:
-    warnings = [*table.notes]
     where = page.where(table.line)
     columns = tuple(map(_FIELDS.get, table.titles)) if table.header is not None else guess(table.rows)
+    keep_last(table, columns, where)
+    warnings = [*table.notes]
     if table.header is None:
-        named = [_TITLE_OF.get(c, c) if c else "?" for c in columns]
+        named = [TITLE_OF.get(c, c) if c else "?" for c in columns]
         warnings.append(f"the query output has no header: its columns were guessed as {', '.join(named)}")
     if "index" not in columns and table.header is None:
         warnings.append(f"{NO_INDEX}: its rows were taken as GPU 0, 1, 2 … in the order given")
@@ -102,6 +102,7 @@ def _topology(table: Table, page: Page) -> Topology:
     odd = _odd_rows(table, columns, facts, warnings)
     if not facts:
         raise TopologyError("query output: no row has as many cells as the header has titles", where=where)
+    _drop_clipped_cells(table, columns, facts)
     count = max(facts) + 1
     absent = [f"GPU{index}" for index in range(count) if index not in facts]
     if absent:
@@ -111,8 +112,11 @@ def _topology(table: Table, page: Page) -> Topology:
     titles = zip(columns, table.header or (), strict=False)
     units = {column: match[1] for column, title in titles if column and (match := _UNIT.search(title))}
     gpus, narrow = settled_gpus(
-        _gpu(index, facts.get(index, {}), units, warnings).replace(is_named=index in facts) for index in range(count)
+        gpu_of(index, facts.get(index, {}), units, warnings).replace(is_named=index in facts) for index in range(count)
     )
+    uuids = telling({gpu.index: gpu.uuid for gpu in gpus}, "the query output", warnings)
+    gpus = tuple(gpu.replace(uuid=uuids.get(gpu.index)) for gpu in gpus)
+    warnings += idle_memory(gpus, facts)
     stated: dict[str, Any] = {
         "header": None if table.header is None else list(table.header),
         "rows": [list(row) for row in table.printed],
@@ -120,7 +124,7 @@ def _topology(table: Table, page: Page) -> Topology:
     }
     if memory := {str(gpu.index): gpu.memory_mib for gpu in gpus if gpu.memory_mib is not None}:
         stated["memory_total_mib"] = memory
-    drivers = {cells["driver"] for cells in facts.values() if "driver" in cells and not NO_ANSWER.fullmatch(cells["driver"])}
+    drivers = {cells["driver"] for cells in facts.values() if cells.get("driver") and not NO_ANSWER.fullmatch(cells["driver"])}
     if len(drivers) == 1:
         stated["driver"] = drivers.pop()
     return Topology(
@@ -138,7 +142,7 @@ def _odd_rows(table: Table, columns: Columns, facts: dict[int, dict[str, str]], 
     """Take from rows with too many or too few cells what the cells themselves prove; whether there are any."""
     for row in table.odd:
         index = row[0] if columns[0] == "index" and INDEX.fullmatch(row[0]) else ""
-        whole = row[:-1] if table.is_cut and row is table.odd[-1] else row
+        whole = row[:-1] if table.doubt or (table.is_cut and row is table.odd[-1]) else row
         proven = {
             fact: cell
             for cell in whole
@@ -171,11 +175,21 @@ def _drop_cut_cell(
         or (size is not None and any(mib(other) is not None and len(other) == len(cell) for other in others))
         or (fact == "name" and card_of(Gpu(0, name=cell)) is not None)
         or (fact == "memory_mib" and _is_total_of(name, size))
-        or (fact in _PCIE and not others)
+        or (fact in PCIE and not others)
     )
     if not is_whole:
         del facts[index][fact]
         warnings.append(f"the text ends with {cell!r}, which may be a cut cell, so that is left unknown for GPU{index}")
+
+
+def _drop_clipped_cells(table: Table, columns: Columns, facts: dict[int, dict[str, str]]) -> None:
+    """Leave cells of the last column unknown that do not show their end, if the line of the header is cut."""
+    last = columns[-1]
+    if table.header is None or last is None or not has_cut_unit(table.header[-1]):
+        return
+    for cells in facts.values():
+        if last in cells and not WITH_UNIT.fullmatch(cells[last]):
+            del cells[last]
 
 
 def _is_total_of(name: str | None, memory_mib: int | None) -> bool:
@@ -186,46 +200,14 @@ def _is_total_of(name: str | None, memory_mib: int | None) -> bool:
     return card is not None and card.holds(memory_mib)
 
 
-def _gpu(index: int, cells: Mapping[str, str], units: Mapping[str, str], warnings: list[str]) -> Gpu:
-    facts: dict[str, Any] = {}
-    port: dict[str, Any] = {}
-    for fact, cell in cells.items():
-        if NO_ANSWER.fullmatch(cell) or not cell:
-            continue
-        if fact in _PCIE:
-            if _SMALL.fullmatch(cell) and int(cell):
-                port[fact] = int(cell)
-        elif fact.startswith("memory"):
-            if (size := mib(cell, units.get(fact, ""))) is None or (fact == "memory_mib" and size == 0):
-                title = _TITLE_OF.get(fact, "memory.reserved")
-                warnings.append(f"GPU {index}: {title} is {cell!r}, which is no memory size; it is left unknown")
-            else:
-                facts[fact] = size
-        elif fact == "mig":
-            if cell.lower() in ("enabled", "disabled"):
-                facts[fact] = Mig(enabled=cell.lower() == "enabled")
-        elif fact == "compute_capability":
-            if _CAPABILITY.fullmatch(cell):
-                facts[fact] = cell
-        elif fact == "pci_bus_id" and not BUS_ID.fullmatch(cell):
-            warnings.append(f"GPU {index}: pci.bus_id is {cell!r}, which is no bus id; it is left unknown")
-        elif fact != "driver":
-            facts[fact] = cell
-    return Gpu(index, **facts, pcie=Pcie(**port) if port else None)
-
-
-_ASKED = frozenset({"name", "uuid", "pci_bus_id", "memory_mib", "memory_used_mib"})
-"""Facts that every card has. Other columns may be not available: a card without ECC, MIG or PCIe. Without header nobody knows."""
-
-
 def _strange_cells(table: Table, columns: Columns) -> list[str]:
     """Return a warning for every kind of cell that is no answer: of columns that any card has, and of all if asking failed."""
     found: dict[str, list[str]] = {}
-    titles = table.titles or tuple(_TITLE_OF.get(column or "", column or "") for column in columns)
+    titles = table.titles or tuple(TITLE_OF.get(column or "", column or "") for column in columns)
     at = columns.index("index") if "index" in columns else None
     for position, row in _placed(table):
         gpu = f"GPU{position if at is None else row[at]}"
         for title, column, cell in zip(titles, columns, row, strict=True):
-            if NO_ANSWER.fullmatch(cell) and (column in _ASKED or table.header is None or not NOT_THERE.fullmatch(cell)):
+            if NO_ANSWER.fullmatch(cell) and (column in ASKED or table.header is None or not NOT_THERE.fullmatch(cell)):
                 found.setdefault(f"{cell} for {title}" if title else cell, []).append(gpu)
     return [f"the query output reads {what} in the row of {listing(gpus)}" for what, gpus in found.items()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from topologies import bus_ids
 from topologies.cards import cards, product
 
 INDEX = re.compile(r"[0-9]{1,4}")
@@ -19,8 +20,11 @@ BRAND = (
 """What the name of a card begins with; `P4` is none, for it is a performance state too."""
 
 NAME = re.compile(rf"(?!NVIDIA-SMI){BRAND}.{{0,80}}", re.IGNORECASE)
-BUS_ID = re.compile(r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
+BUS_ID = re.compile(bus_ids.BUS_ID)
 UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z]{8}(?:-[0-9A-Za-z]{4}){3}-[0-9A-Za-z]{12}")
+LIKE_UUID = re.compile(r"(?:GPU|MIG)-\S{1,60}")
+"""A UUID that may be shortened or redacted."""
+
 WITH_UNIT = re.compile(r"[0-9.]{1,12} ?(?:KiB|MiB|GiB|MB|GB|W|MHz|%|C)|\[[^\]]*\]")
 SIZE = re.compile(r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(?P<unit>KiB|MiB|GiB|TiB|KB|MB|GB|TB|B|bytes)?", re.IGNORECASE)
 """A size of memory. Tools of NVIDIA that print MB mean MiB."""
@@ -91,8 +95,8 @@ def _is_proven(cell: str) -> bool:
 
 
 _FORMS = {
-    "index": INDEX, "uuid": re.compile(r"(?:GPU|MIG)-\S{1,60}"), "gpu_uuid": re.compile(r"(?:GPU|MIG)-\S{1,60}"), "pci.bus_id": BUS_ID,
-    "gpu_bus_id": BUS_ID, "pid": re.compile(r"[0-9]{1,10}"), "memory.total": SIZE, "memory.used": SIZE, "memory.free": SIZE,
+    "index": INDEX, "uuid": LIKE_UUID, "gpu_uuid": LIKE_UUID, "pci.bus_id": BUS_ID, "gpu_bus_id": BUS_ID,
+    "pid": re.compile(r"[0-9]{1,10}"), "memory.total": SIZE, "memory.used": SIZE, "memory.free": SIZE,
     "memory.reserved": SIZE, "compute_cap": re.compile(r"[0-9]{1,2}\.[0-9]"),
 }  # fmt: skip
 _PLAIN_NAME = re.compile(r"[A-Z][\w /()+.-]{1,60}")
@@ -114,7 +118,7 @@ def fits(titles: Sequence[str], row: Sequence[str], *, follows: bool) -> bool:
         form = _FORMS.get(title)
         if form is None:
             is_name = title in ("name", "gpu_name")
-            proofs += is_name and (NAME.fullmatch(cell) or (follows and _PLAIN_NAME.fullmatch(cell))) is not None
+            proofs += is_name and any(form.fullmatch(cell) for form in ((NAME, _PLAIN_NAME) if follows else (NAME,)))
         elif form.fullmatch(cell):
             proofs += 1
         elif title == "index" or (cell and not NO_ANSWER.fullmatch(cell)):

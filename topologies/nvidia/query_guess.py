@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from topologies.cards import card_of, cards
 from topologies.model import Gpu
-from topologies.nvidia.query_forms import BUS_ID, INDEX, NAME, NO_ANSWER, UUID, has_size, mib
+from topologies.nvidia.query_forms import BUS_ID, INDEX, LIKE_UUID, NAME, NO_ANSWER, has_size, mib
 
 _CLOSE = 0.01
 """How near to a known total a size must be to be one where nothing else tells; drivers differ by less."""
@@ -43,7 +43,7 @@ def guess(rows: Sequence[Sequence[str]]) -> Columns:
     take("index", _index_columns(columns))
     names = [k for k, cells in enumerate(columns) if found[k] is None and any(map(NAME.fullmatch, cells))]
     take("name", names)
-    take("uuid", fitting(UUID))
+    take("uuid", fitting(LIKE_UUID))
     take("pci_bus_id", fitting(BUS_ID))
     take("memory_mib", _totals(columns, columns[names[0]] if names else ()))
     return tuple(found)

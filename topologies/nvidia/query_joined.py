@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 
+from topologies import codes
+from topologies.bus_ids import WITH_DOMAIN
 from topologies.errors import TopologyError
 from topologies.nvidia.query_forms import BRAND, BUS_ID, INDEX, SIZE, UUID
+from topologies.nvidia.query_titles import TELLING, title_of
+from topologies.nvidia.smi_header import MOST_DEVICES
 from topologies.pages.text import Page
 
 _LONGEST = 400
 _PROOFS = (
     re.compile(rf"(?!NVIDIA-SMI){BRAND}"), re.compile(r"GPU-[0-9A-Za-z]{8}-"),
-    re.compile(r"[0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f](?!\w)"),
+    re.compile(rf"{WITH_DOMAIN}(?!\w)"),
 )  # fmt: skip
 """How names, UUIDs and bus ids begin."""
 
@@ -34,6 +39,12 @@ _TITLE = re.compile(
 )
 
 
+_LAST_TITLE = re.compile(r"(?P<title>[a-z][a-z_]*(?:\.[a-z_]+)*)(?: ?\[\w{1,5}\])?(?:\s{1,8}[0-9A-Z\[]|\s{0,8}[0-9]{1,4}$).{0,200}")
+"""The last title of a header, and the first cell of the row behind it."""
+
+_NAME_AND_INDEX = re.compile(rf"(?!NVIDIA-SMI){BRAND}.{{0,80}}\s(?P<index>[0-9]{{1,4}})")
+
+
 def refuse_joined(page: Page) -> None:
     """
     Refuse a *page* on which rows of a query stand on one line.
@@ -44,7 +55,8 @@ def refuse_joined(page: Page) -> None:
         If there is such a line.
     """
     for line in page.lines:
-        if ("," in line.text or ";" in line.text) and "|" not in line.text and _is_joined(line.text):
+        text = line.text
+        if ("," in text or ";" in text) and "|" not in text and not codes.is_row(text) and _is_joined(text):
             message = "the query output stands on one line, so that its rows run together: paste it with its line breaks"
             raise TopologyError(message, where=page.where(line.number))
 
@@ -55,6 +67,8 @@ def _is_joined(text: str) -> bool:
     named = sum(1 for cell in cells if _PROOFS[0].search(cell))
     if sum(count > 1 for count in (*alike, named)) > 1:
         return True    # a row names one GPU
+    if _begins_behind_header(cells) or _begins_behind_name(cells):
+        return True
     title = _TITLE.search(text)
     if title is None and named < 2 and all(sum(1 for _ in proof.finditer(text)) < 2 for proof in _PROOFS[1:]):
         return False
@@ -67,3 +81,25 @@ def _is_joined(text: str) -> bool:
         if may_end and (any(begins) or is_size) and not INDEX.fullmatch(cell) and _ENDS_WITH_INDEX.fullmatch(cell[-200:]):
             return True
     return any(len(cell) <= _LONGEST and _GLUED.search(cell) for cell in cells)
+
+
+def _begins_behind_header(cells: Sequence[str]) -> bool:
+    """Whether *cells* begin with titles of a query, and the last of these has the first cell of a row behind it."""
+    titles = list(itertools.takewhile(lambda cell: title_of(cell) and not _ends_with_index(cell), cells))
+    if not 0 < len(titles) < len(cells) - 1 or (last := _LAST_TITLE.fullmatch(cells[len(titles)])) is None:
+        return False
+    return sum(title in TELLING for title in (*map(title_of, titles), last["title"])) > 1
+
+
+def _ends_with_index(title: str) -> bool:
+    """Whether *title* is one with the index of a row glued to it."""
+    return title[-1].isdigit() and title.rstrip("0123456789") in TELLING
+
+
+def _begins_behind_name(cells: Sequence[str]) -> bool:
+    """Whether *cells* begin with an index, and a higher one stands behind a name, below which another name follows."""
+    if not INDEX.fullmatch(cells[0]):
+        return False
+    named = [cell for cell in cells if _PROOFS[0].match(cell)]
+    ends = [_NAME_AND_INDEX.fullmatch(cell) for cell in named[:-1]]
+    return bool(ends) and all(end is not None and int(cells[0]) < int(end["index"]) < MOST_DEVICES for end in ends)

@@ -1,5 +1,5 @@
 """
-Read ``nvidia-smi -L``: names, UUIDs and the instances of GPUs in MIG mode.
+Read ``nvidia-smi -L``: names, UUIDs and the instances of GPUs in MIG mode; and the names in reports of an environment.
 
 When to modify: the tool prints another fact.
 """
@@ -7,12 +7,12 @@ When to modify: the tool prints another fact.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from topologies.cards import cards, product
 from topologies.model import Gpu, Topology
-from topologies.nvidia.smi_gpus import UUID, Section, find_outputs
+from topologies.nvidia.smi_gpus import Section, find_outputs, indices_of
+from topologies.nvidia.uuids import UUID, telling
 from topologies.pages.reading import Reading, listing
 from topologies.pages.text import Page
 from topologies.parts import Mig, MigInstance
@@ -30,6 +30,12 @@ _BEGINNING = re.compile(
 )
 """What the end of a text may leave of a line."""
 
+_CAPABILITY = re.compile(
+    r"(?<!\w)GPUs?\s{1,4}(?P<indices>[0-9]{1,4}(?:\s?[,-]\s?[0-9]{1,4}){0,64})\s{1,4}Compute Capability\s?:\s{0,4}"
+    r"(?P<capability>[0-9]{1,2}\.[0-9])\s*$"
+)
+"""What reports of an environment (SGLang) print below the names."""
+
 _LINK = re.compile(r"(?<!\w)(?<!C2C )Link [0-9]{1,3}\s?[:,]|NVML: |NVLink.{0,60}(?:not supported|inactive)", re.IGNORECASE)
 
 
@@ -44,7 +50,7 @@ def read(page: Page) -> Iterator[Reading]:
     """
     outputs, notes = find_outputs(page)
     for output in outputs:
-        is_list = any(s.uuid for s in output) or all(s.says_uuid or s.says_serial or _is_card(s.name) for s in output)
+        is_list = any(s.uuid for s in output) or all(_is_told(s) for s in output)
         if is_list and not any(_LINK.search(b.text) for s in output for b in s.below):
             yield Reading(output[0].number, _topology(output, page, notes))
 
@@ -60,20 +66,20 @@ def gpus_of(output: Sequence[Section], what: str, warnings: list[str]) -> list[G
     warnings
         Gets a sentence for whatever is missing.
     """
-    uuids = Counter(section.uuid for section in output)
-    found = {s.index: Gpu(s.index, name=s.name, uuid=s.uuid if uuids[s.uuid] == 1 else None) for s in output}
+    is_without = not any(section.says_uuid for section in output)    # some tools print none
+    said = [] if is_without else [s.index for s in output if s.name is not None and not s.is_cut]
+    uuids = telling({s.index: s.uuid for s in output}, what, warnings, said=said)
+    found = {s.index: Gpu(s.index, name=s.name, uuid=uuids.get(s.index)) for s in output}
     absent = [f"GPU{index}" for index in range(max(found)) if index not in found]
     if absent:
         warnings.append(f"{what} does not name {listing(absent)}, but GPUs with higher numbers")
-    if alike := [f"GPU{s.index}" for s in output if s.uuid and uuids[s.uuid] > 1]:
-        warnings.append(f"{listing(alike)} have the same UUID, so that is left unknown")
-    is_without = not any(section.says_uuid for section in output)    # some tools print none
-    for section in output:
-        if section.is_cut:
-            warnings.append(f"the text ends within the line of GPU{section.index}")
-        elif section.uuid is None and section.name is not None and not is_without:
-            warnings.append(f"{what} shows no whole UUID of GPU{section.index}, so that is left unknown")
+    warnings += [f"the text ends within the line of GPU{section.index}" for section in output if section.is_cut]
     return [found.get(index, Gpu(index, is_named=False)) for index in range(max(found) + 1)]
+
+
+def _is_told(section: Section) -> bool:
+    """Whether *section* is no prose."""
+    return section.says_uuid or section.says_serial or section.is_one_of_many or _is_card(section.name)
 
 
 def _is_card(name: str | None) -> bool:
@@ -87,6 +93,10 @@ def _topology(output: Sequence[Section], page: Page, notes: Sequence[str]) -> To
     gpus = gpus_of(output, "the list of GPUs", warnings)
     stated = {}
     for section in output:
+        for match in filter(None, (_CAPABILITY.search(below.text) for below in section.below)):
+            for index in indices_of(match["indices"], page.where(section.number)):
+                if index < len(gpus):
+                    gpus[index] = gpus[index].replace(compute_capability=match["capability"])
         instances = _instances(section, page, warnings)
         if instances:
             gpus[section.index] = gpus[section.index].replace(mig=Mig(enabled=True, instances=tuple(instances)))
