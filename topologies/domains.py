@@ -12,6 +12,7 @@ When to modify: a new level, or a new kind of fact that tells who shares one.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,6 +35,10 @@ PCIE_LEVELS = PCIE_KINDS[:-1]
 
 _PCIE_ONLY = "topo-mp"
 _ALL_LINKS = "topo-m"
+
+_TOOLS_OF_AMD = ("rocm", "amd-smi")
+_KINDS_OF_AMD = (LinkKind.XGMI, LinkKind.PCIE)
+_MADE_BY_AMD = re.compile(r"\b(?:AMD|Instinct|Radeon)\b|\bMI[0-9]{2,3}[A-Z]?\b", re.IGNORECASE)
 
 _RANK = {kind: rank for rank, kind in enumerate(PCIE_KINDS)}
 
@@ -106,6 +111,14 @@ def is_pcie_only(topology: Topology) -> bool:
     """Whether what is known of links comes from a source that never tells of NVLink."""
     codes = {code for code in topology.links.values() if parse_code(code)[0] in DIRECT_KINDS}
     return topology.format == _PCIE_ONLY and _ALL_LINKS not in topology.formats and not codes
+
+
+def amd_hosts(topology: Topology) -> frozenset[str | None]:
+    """Return the hosts whose GPUs are AMD's, as far as the source, the codes of links or the names of cards tell."""
+    if len(topology.hosts) == 1 and any(name.startswith(_TOOLS_OF_AMD) for name in topology.formats):
+        return frozenset(topology.hosts)
+    linked = {topology.gpus[i].host for (i, _), code in topology.links.items() if parse_code(code)[0] in _KINDS_OF_AMD}
+    return frozenset(linked | {gpu.host for gpu in topology.gpus if gpu.name is not None and _MADE_BY_AMD.search(gpu.name)})
 
 
 def nest(topology: Topology) -> Nest:

@@ -189,7 +189,9 @@ def _card_xml(card: Card) -> str:
     )
 
 
-PREFIXES = ("node1: ", "0: ", "> ", "// ", "# ", "web-1  | ", "2024-05-01T12:00:00.123Z stdout F ", "<30>Jan  2 03:04:05 host smi: ")
+PREFIXES = (
+    "node1: ", "+", "*", "0: ", "> ", "// ", "# ", "web-1  | ", "2024-05-01T12:00:00.123Z stdout F ", "<30>Jan  2 03:04:05 host smi: ",
+)  # fmt: skip
 
 
 def prefixed(text: str, prefix: str) -> str:

@@ -53,9 +53,11 @@ def test_links_up_are_counted_and_those_down_are_said(machine: States) -> None:
     assert [gpu.index for gpu in topology.gpus] == list(range(len(machine[0])))
     said = " ".join(topology.warnings)
     states = "".join((*machine[0], *machine[1]))
+    unlike = len({row.count("X") for row in machine[1]}) > 1
     assert (re.search(" (is|are) down: ", said) is not None) == ("D" in states)
-    assert (re.search(" (is|are) disabled: ", said) is not None) == ("X" in states)
-    assert bool(topology.warnings) == ("D" in states or "X" in states)
+    assert (re.search(" (is|are) disabled: ", said) is not None) == ("X" in "".join(machine[0]))
+    assert ("NVSwitches differ" in said) == unlike
+    assert bool(topology.warnings) == ("D" in states or "X" in "".join(machine[0]) or unlike)
     for g, row in enumerate(machine[0]):
         if "D" in row:
             down = [k for k, letter in enumerate(row) if letter == "D"]
@@ -99,6 +101,24 @@ def test_what_is_odd(text: str, up: dict[str, int], words: str) -> None:
     topology = read_text(text)
     assert to_document(topology)["gpu_links_up"] == up
     assert words in " ".join(topology.warnings)
+
+
+@pytest.mark.parametrize(
+    ("disabled", "words"),
+    [
+        pytest.param((4, 4), None, id="ports that nothing is wired to"),
+        pytest.param((0,), None, id="one switch"),
+        pytest.param((36, 36, 36, 36, 36, 36), None, id="switches that nothing is wired to"),
+        pytest.param((4, 4, 2, 2), None, id="wired alike in twos"),
+        pytest.param((2, 3), "(2 of NvSwitch 8, 3 of NvSwitch 9)", id="two that differ"),
+        pytest.param((4, 4, 4, 12, 4, 4), "12 of NvSwitch 11", id="one that differs"),
+    ],
+)
+def test_disabled_ports_of_switches_are_a_fault_only_where_switches_differ(disabled: tuple[int, ...], words: str | None) -> None:
+    rows = tuple("U" * (36 - count) + "X" * count for count in disabled)
+    warnings = read_text(printed((("U" * 12,) * 4, rows))).warnings
+    assert len(warnings) == (words is not None)
+    assert words is None or words in warnings[0]
 
 
 @pytest.mark.parametrize("end", ["g", "gpu", "gpuI", "gpuId", "gpuId 2"])

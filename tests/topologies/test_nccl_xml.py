@@ -62,6 +62,12 @@ class Machine:
             visit(cpu, number, [])
         return found
 
+    @property
+    def misses_links(self) -> bool:
+        """Whether some GPUs are on NVSwitches and others have no NVLinks."""
+        on_switches = [any(isinstance(target, str) for target, _ in links) for links in self.nvlinks.values()]
+        return any(on_switches) and not all(on_switches)
+
     def gpu_ids(self) -> dict[int, str]:
         ids: dict[int, str] = {}
         waiting = list(self.cpus)
@@ -200,8 +206,9 @@ def make(dice: random.Random, *, nvlink: str | None = None) -> Machine:
 def test_file_and_matrix_of_one_machine_say_the_same(seed: int) -> None:
     machine = make(random.Random(seed))
     file, matrix = read_text(machine.xml()), read_text(machine.matrix())
-    assert file.warnings == matrix.warnings
-    assert all("narrower" in warning for warning in file.warnings)
+    assert [warning for warning in file.warnings if "on an NVSwitch" not in warning] == [*matrix.warnings]
+    assert all("narrower" in warning for warning in matrix.warnings)
+    assert (len(file.warnings) > len(matrix.warnings)) == machine.misses_links
     assert dict(file.links) == dict(matrix.links)
     assert [(gpu.numa, gpu.cpu_affinity) for gpu in file.gpus] == [(gpu.numa, gpu.cpu_affinity) for gpu in matrix.gpus]
     assert set(file.nics) == set(matrix.nics)
@@ -300,7 +307,8 @@ def test_without_numbers_gpus_are_in_pci_order(attributes: dict[str, str], seed:
     machine = make(random.Random(seed))
     topology = read_text(machine.xml(**attributes))
     assert [gpu.pci_bus_id for gpu in topology.gpus] == sorted(machine.gpu_ids().values())
-    assert bool(topology.warnings) == (attributes["dev"] == "0" and machine.gpus > 1)
+    said = [warning for warning in topology.warnings if "NVLink" not in warning]
+    assert bool(said) == (attributes["dev"] == "0" and machine.gpus > 1)
 
 
 def one(inner: str, cpu: str = 'numaid="0"') -> str:
@@ -333,7 +341,7 @@ GRAPH = '<graphs version="1"><graph id="0" pattern="4"><channel><gpu dev="0"/></
         pytest.param(link("00000000:02:00.0", 4, GPU), link("01:00.0", 4), "NV4", "", id="bus ids written otherwise"),
         pytest.param(link("0000:02:00.0", 4), link("0000:01:00.0", 2), "NV4", "has 4 NVLinks to GPU 1", id="two sides differ"),
         pytest.param(link("0000:aa:00.0", 4), link("0000:bb:00.0", 2), "NV2", "", id="unknown targets are switches"),
-        pytest.param(link("0000:aa:00.0", 4, SWITCH), "", "PIX", "", id="only one behind switches"),
+        pytest.param(link("0000:aa:00.0", 4, SWITCH), "", "PIX", "GPU1 has no NVLink, but", id="only one behind switches"),
         pytest.param(link("0000:aa:00.0", 3, NPU), link("0000:aa:00.0", 3, NPU), "PIX", "", id="to a POWER9 CPU"),
         pytest.param(link("0000:aa:00.0", 2, GPU), link("0000:aa:00.0", 2, GPU), "PIX", "does not list", id="to a hidden GPU"),
         pytest.param('<xgmi target="0000:02:00.0" count="1" tclass="0x038000"/>', "", "XGMI", "", id="AMD"),
@@ -346,6 +354,23 @@ def test_nvlinks(first: str, second: str, code: str, words: str) -> None:
     assert dict(topology.links) == {(0, 1): code}
     assert bool(topology.warnings) == bool(words)
     assert words in " ".join(topology.warnings)
+
+
+@given(gpus=st.integers(2, 16), data=st.data())
+@settings(deadline=None)
+def test_gpus_that_miss_on_an_nvswitch_are_told(gpus: int, data: st.DataObject) -> None:
+    """Not one of another kind: a GPU for a screen has no NVLinks."""
+    off = data.draw(st.sets(st.integers(0, gpus - 1), max_size=gpus))
+    screens = data.draw(st.sets(st.integers(0, gpus - 1), max_size=1)) - off
+    inner = [
+        f'<gpu dev="{g}" sm="{86 if g in screens else 90}">{"" if g in off | screens else link("0000:aa:00.0", 18, SWITCH)}</gpu>'
+        for g in range(gpus)
+    ]
+    topology = read_text(one("".join(pci(1 + g, gpu) for g, gpu in enumerate(inner))))
+    is_told = bool(off) and len(off | screens) < gpus
+    assert [("on an NVSwitch" in said) for said in topology.warnings] == [True] * is_told
+    named = re.findall(r"GPU(\d+)(?: to GPU(\d+))?", topology.warnings[0].split(" ha")[0]) if is_told else []
+    assert not is_told or {g for first, last in named for g in range(int(first), int(last or first) + 1)} == off
 
 
 @pytest.mark.parametrize("count", ["many", "x", "-4", "4.5", "", None, "9999999"])

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,7 @@ from topologies.domains import islands
 from topologies.errors import TopologyError
 from topologies.links import link
 from topologies.model import Topology
+from topologies.parts import Pcie
 from topologies.read import read_text
 from topologies.wiring import wiring
 
@@ -213,6 +215,21 @@ def test_a_clean_text_needs_no_repair(machine: Machine) -> None:
     assert read_text(machine.amd_smi()).warnings == ()
 
 
+@pytest.mark.parametrize(
+    "kept", [r"GPU\d+ .*\d|GPU\[|[\da-f]+:", r" +GPU|GPU\d+ .*\d|GPU\[|[\da-f]+:| +[\da-f]+:"], ids=["rows", "rows and headers"]
+)
+@pytest.mark.parametrize("tool", ["rocm_smi", "amd_smi"])
+@given(machine=machines())
+def test_tables_without_titles_are_told_by_their_cells(tool: str, kept: str, machine: Machine) -> None:
+    """As `grep` leaves them."""
+    whole = getattr(machine, tool)()
+    topology = read_text("\n".join(line for line in whole.split("\n") if re.match(kept, line)))
+    assert dict(topology.links) == machine.types
+    assert topology.stated == read_text(whole).stated
+    assert dict(topology.p2p) == dict(read_text(whole).p2p)
+    assert (topology.warnings == ()) == kept.startswith(" ")
+
+
 @given(machine=machines())
 def test_json_says_the_same_as_text(machine: Machine) -> None:
     topology = read_text(machine.json())
@@ -376,6 +393,30 @@ def test_facts_about_single_gpus(text: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(("speed", "gen"), [("16 GT/s", 4), ("32 GT/s", 5), ("16.0 GT/s", 4), ("8GT/s", 3), ("N/A", None)])
+@pytest.mark.parametrize(("width", "lanes"), [("16", 16), ("x8", 8), ("N/A", None)])
+@pytest.mark.parametrize("nodes", [("0", "1"), ("3", "N/A"), ("0", "0", "12")])
+def test_amd_smi_static_tells_port_and_node(speed: str, gen: int | None, width: str, lanes: int | None, nodes: tuple[str, ...]) -> None:
+    """A node of other sections is none of NUMA."""
+    text = "".join(
+        f"GPU: {g}\n    BUS:\n        BDF: 0000:{g + 12:02x}:00.0\n        MAX_PCIE_WIDTH: {width}\n        MAX_PCIE_SPEED: {speed}\n"
+        f"    SOC:\n        NODE: 7\n    NUMA:\n        NODE: {node}\n        AFFINITY: {node}\n\n"
+        for g, node in enumerate(nodes)
+    )
+    topology = read_text(text)
+    assert topology.warnings == ()
+    assert [gpu.numa for gpu in topology.gpus] == [None if node == "N/A" else node for node in nodes]
+    port = None if gen is lanes is None else Pcie(gen=gen, width=lanes)
+    assert [gpu.pcie for gpu in topology.gpus] == [port] * len(nodes)
+
+
+@pytest.mark.parametrize("line", ["MAX_PCIE_WIDTH: 17", "MAX_PCIE_SPEED: 33 GT/s", "MAX_PCIE_SPEED: fast"])
+def test_a_port_that_none_has_is_said(line: str) -> None:
+    topology = read_text(f"GPU: 0\n    BUS:\n        BDF: 0000:0c:00.0\n        {line}\n        SLOT_TYPE: PCIE\n")
+    assert topology.gpus[0].pcie is None
+    assert "which no PCIe port has" in " ".join(topology.warnings)
+
+
 def test_facts_beside_tables_join_them() -> None:
     machine = Machine(2, {(0, 1): "XGMI"}, (0, 1), ("0000:0c:00.0", "0000:22:00.0"))
     for table in (machine.rocm_smi(), machine.amd_smi()):
@@ -431,6 +472,7 @@ def test_no_numa_node_is_unknown() -> None:
         pytest.param("GPU0 XGMI 0\nGPU1 XGMI 0\n", "own cell", id="shifted"),
         pytest.param("GPU0 0 XGMI XGMI\nGPU1 XGMI 0\n", "too many", id="too many"),
         pytest.param("GPU1 XGMI 0\n", "rows are missing: GPU0", id="row lost"),
+        pytest.param("GPU0 0 None\nGPU1 None 0\n", "links are unknown", id="could not be read"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, words: str) -> None:
@@ -512,3 +554,12 @@ def test_the_last_number_of_a_text_without_a_line_end_is_taken_if_others_have_it
     table = "device,VRAM Total Memory (B),VRAM Total Used Memory (B)\ncard0,68702699520,10960896\ncard1,68702699520,1096089"
     assert [gpu.memory_used_mib for gpu in read_text(table).gpus] == [10, None]
     assert read_text(table + "6\n").gpus[1].memory_used_mib == 10
+
+
+@pytest.mark.parametrize("host", ["gpu01", "gpu1", "GPU3", "node1"])
+def test_a_host_may_be_called_like_a_gpu(host: str) -> None:
+    text = (Path(__file__).parent.parent / "data" / "sources" / "rocm-smi.txt").read_text("utf-8")
+    read = read_text("".join(f"{host}: {line}\n" for line in text.splitlines()))
+    bare = read_text(text)
+    assert (read.links, read.gpus) == (bare.links, bare.gpus)
+    assert any("prefix" in warning for warning in read.warnings)

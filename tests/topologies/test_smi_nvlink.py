@@ -184,11 +184,17 @@ def test_links_between_gpus_are_those_whose_ends_are_gpus_of_the_text(
     joined = {gpu for pair in machine.links for gpu in pair}
     whole = len(joined) == len(machine.buses)
     assert dict(topology.links) in ((machine.links,) if asked or (whole and far and status) else (machine.links, {}))
+    if not status and machine.links:
+        assert ("which GPUs they join is unknown" in " ".join(topology.warnings)) == (not topology.links)
 
 
-@given(machine=machines(direct=False), far=st.booleans(), asked=st.booleans())
-def test_links_to_switches_are_no_links_between_gpus(machine: Linked, far: bool, asked: bool) -> None:
-    assert dict(read_text(machine.remote(far=far) + machine.query() * asked).links) == {}
+@given(machine=machines(direct=False), far=st.booleans(), asked=st.booleans(), status=st.booleans())
+def test_links_to_switches_are_no_links_between_gpus(machine: Linked, far: bool, asked: bool, status: bool) -> None:
+    """What they join is not told, and that is said where nothing is told of their state, either."""
+    topology = read_text(machine.remote(far=far) + machine.status() * status + machine.query() * asked)
+    assert dict(topology.links) == {}
+    are_up = any(rate != INACTIVE for rates in machine.rates for rate in rates)
+    assert ("which GPUs they join is unknown" in " ".join(topology.warnings)) == (are_up and not status)
 
 
 @given(machine=machines(direct=True, healthy=True).filter(lambda machine: bool(machine.links)), data=st.data())
@@ -206,8 +212,8 @@ def test_ends_that_disagree_leave_the_pair_unknown(machine: Linked, data: st.Dat
         assert f"GPU{pair[0]} and GPU{pair[1]} state different numbers" in " ".join(topology.warnings)
 
 
-HEAD = "GPU 0: NVIDIA L4 (UUID: GPU-0)\n"
-OTHER = "GPU 1: NVIDIA L4 (UUID: GPU-1)\n"
+HEAD = "GPU 0: NVIDIA L4 (UUID: GPU-00000000-0000-4000-8000-000000000000)\n"
+OTHER = "GPU 1: NVIDIA L4 (UUID: GPU-00000001-0000-4000-8000-000000000000)\n"
 
 
 @pytest.mark.parametrize(
@@ -275,6 +281,13 @@ def test_capabilities_alone_say_what_is_missing() -> None:
     assert topology.warnings == ("the text says nothing about the state of NVLinks; `nvidia-smi nvlink --status` prints it",)
 
 
+def test_ends_beside_a_matrix_need_no_words() -> None:
+    matrix = "\tGPU0\tGPU1\nGPU0\t X \tNV1\nGPU1\tNV1\t X \n"
+    ends = HEAD + "Link 0: Remote Device 00000000:C4:00.0: Link 3\n" + OTHER + "Link 0: Remote Device 00000000:C4:00.0: Link 5\n"
+    assert "which GPUs they join is unknown" in " ".join(read_text(ends).warnings)
+    assert read_text(matrix + ends).warnings == ()
+
+
 def test_a_status_of_one_gpu_stands_beside_a_matrix_of_more() -> None:
     matrix = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n"
     topology = read_text(matrix + HEAD + "Link 0: 20 GB/s\n")
@@ -284,6 +297,47 @@ def test_a_status_of_one_gpu_stands_beside_a_matrix_of_more() -> None:
 
 
 def test_links_between_chips_of_one_board_are_no_nvlinks() -> None:
-    topology = read_text(HEAD.replace("(UUID: GPU-0)", "(UUID: GPU-e0d922e0-caa0-4de4-6db5-fa032f3b5aa6)") + "\t C2C Link 0: 44.712 GB/s\n")
+    topology = read_text(HEAD + "\t C2C Link 0: 44.712 GB/s\n")
     assert topology.format == "list"
     assert "gpu_links_GBps" not in topology.stated
+
+
+@st.composite
+def bridged(draw: st.DrawFn) -> tuple[Linked, random.Random]:
+    """Draw GPUs of which some are joined, in any pattern, by several links each, and others have no links; buses in any domain."""
+    dice = random.Random(draw(st.integers(0, 2**32)))
+    count = draw(st.integers(2, 8))
+    buses = tuple(f"00000000:{7 + 13 * g:02X}:00.0" for g in range(count))
+    ends: list[list[tuple[str, int]]] = [[] for _ in range(count)]
+    pairs = [(a, b) for b in range(count) for a in range(b)]
+    for a, b in dice.sample(pairs, k=min(len(pairs), draw(st.integers(1, count)))):
+        for _ in range(draw(st.integers(1, 4))):
+            ends[a].append((buses[b], len(ends[b])))
+            ends[b].append((buses[a], len(ends[a]) - 1))
+    rates = tuple(("14.062",) * len(own) for own in ends)
+    uuids = tuple(f"GPU-{dice.getrandbits(32):08x}-77ac-ef63-88a5-b8c4d0c906dc" for _ in range(count))
+    return Linked("NVIDIA RTX A6000", tuple(map(tuple, ends)), rates, buses, uuids), dice
+
+
+@given(drawn=bridged(), far=st.booleans())
+def test_gpus_without_links_stand_beside_those_that_a_bridge_joins(drawn: tuple[Linked, random.Random], far: bool) -> None:
+    machine, _ = drawn
+    assert dict(read_text(machine.remote(far=far)).links) == machine.links
+
+
+@given(drawn=bridged(), losses=st.integers(1, 6), is_end=st.booleans())
+def test_lost_lines_make_no_link_that_is_not_there(drawn: tuple[Linked, random.Random], losses: int, is_end: bool) -> None:
+    """A single lost one of several leaves all other pairs known."""
+    machine, dice = drawn
+    lines = machine.remote(far=True).splitlines(keepends=True)
+    shown = [k for k, line in enumerate(lines) if "Link" in line]
+    if is_end:
+        lines = lines[: dice.choice(shown) + 1]
+    lost = set(dice.sample(shown, k=min(losses, len(shown))))
+    topology = read_text("".join(line for k, line in enumerate(lines) if is_end or k not in lost))
+    for pair, code in topology.links.items():
+        assert int(code[2:]) <= int(machine.links[pair][2:])
+        assert not is_end or code == machine.links[pair]
+    if len(lost) == 1 and not is_end and min(int(code[2:]) for code in machine.links.values()) > 1:
+        assert len(topology.links) == len(machine.links) - 1
+        assert "state different numbers" in " ".join(topology.warnings)

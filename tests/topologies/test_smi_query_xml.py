@@ -134,7 +134,7 @@ def test_hosts_that_write_at_once_are_told_apart(machine: tuple[Card, ...]) -> N
     lines = print_xml(machine).splitlines()
     mixed = "\n".join(f"{task}: {line}" for line in lines for task in range(2)) + "\n"
     assert read_text(mixed).gpus == tuple(card.gpu(index) for index, card in enumerate(machine))
-    other = [line.replace("GPU-", "GPU-f") for line in lines]
+    other = [re.sub("GPU-.", lambda match: f"GPU-{(int(match[0][-1], 16) + 1) % 16:x}", line) for line in lines]
     mixed = "\n".join(f"{task}: {line}" for pair in zip(lines, other, strict=True) for task, line in enumerate(pair)) + "\n"
     with pytest.raises(TopologyError, match="UUID"):
         read_text(mixed)
@@ -257,3 +257,14 @@ def test_brackets_written_as_html_are_undone_and_said(machine: tuple[Card, ...])
     text = html.escape(print_xml(machine))
     with pytest.raises(TopologyError, match="it is cut"):
         read_text(text[: text.index("&lt;product_name")])
+
+
+@given(machine=machines(), kept=st.integers(0, 15))
+@settings(max_examples=15, deadline=None)
+def test_a_bus_id_that_is_not_whole_is_unknown(machine: tuple[Card, ...], kept: int) -> None:
+    text = print_xml(machine)
+    for card in machine:
+        text = text.replace(card.bus_id, card.bus_id[:kept])
+    topology = read_text(text)
+    assert [gpu.pci_bus_id for gpu in topology.gpus] == [None] * len(machine)
+    assert sum("is not whole" in warning for warning in topology.warnings) == (len(machine) if kept else 0)

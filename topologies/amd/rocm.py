@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from topologies.amd.rocm_facts import TELLING, Facts, find_facts, memory_mib
+from topologies.amd.rocm_facts import TELLING, Facts, find_facts, memory_mib, pcie
 from topologies.amd.rocm_lines import streams
 from topologies.amd.rocm_tables import UNREADABLE, Found, Table, find_tables
 from topologies.codes import OF_AMD, is_known_link
@@ -27,7 +27,7 @@ from topologies.pages.text import Line, Page
 
 _TELLING = ("XGMI", "PCIE", "etween two GPUs", "TABLE", *TELLING)
 _SELF = frozenset({"0", "SELF", "N/A", "TRUE", "ENABLED"})
-_NOTHING = re.compile(r"N/A|X+|UNKNOWN")
+_NOTHING = re.compile(r"N/A|X+|UNKNOWN|NONE")
 _NUMA_AT_END = re.compile(r"\(Topology\) Numa Node: ?[0-9]{1,4}$")
 _MOST_OUTPUTS = 256
 _NAMES = {Table.WEIGHT: "weights", Table.HOPS: "hops", Table.TYPE: "link types"}
@@ -246,6 +246,7 @@ class _Statement:
                     pci_bus_id=label if ":" in label else stated.get("pci_bus_id"),
                     memory_mib=memory_mib(stated),
                     memory_used_mib=used,
+                    pcie=pcie(stated),
                     numa=next((n for k in ("numa", "numa_affinity") if (n := _numa(stated.get(k)))), None),
                     is_named=label in named or bool(stated) or index in in_pairs,
                 )

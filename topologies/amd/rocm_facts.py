@@ -1,5 +1,5 @@
 """
-What ``rocm-smi`` and ``amd-smi`` say about each GPU: memory, product, bus id, unique id, NUMA node; as text, JSON or CSV.
+What ``rocm-smi`` and ``amd-smi`` say about each GPU: memory, product, bus id, unique id, NUMA node, PCIe port; as text, JSON or CSV.
 
 When to modify: the tools word a fact differently, or a further fact is wanted.
 """
@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 
 from topologies.model import Pair
 from topologies.pages.text import Line
+from topologies.parts import Pcie
+from topologies.ports import generation, lanes
 
 TELLING = (
     "(Topology)", "VRAM Total", "Card series", "Card Series", "PCI Bus", "Unique ID", "MARKET_NAME:", "TOTAL_VRAM:", "BDF:",
+    "MAX_PCIE_WIDTH:",
 )  # fmt: skip
 """A text without any of these states no fact."""
 
@@ -32,6 +35,10 @@ _TITLES = {
     "total_vram": "memory_mb",
     "used_vram": "memory_used_mb",
     "vram size": "memory_mb",
+    "numa node": "numa",
+    "numa affinity": "numa_affinity",
+    "max_pcie_width": "pcie_width",
+    "max_pcie_speed": "pcie_speed",
 }
 
 _NAME = r"\(Topology\) Numa (?:Node|Affinity)|VRAM Total (?:Used )?Memory \(B\)|Card Series|PCI Bus|Unique ID"
@@ -49,7 +56,11 @@ _JSON = re.compile(
 )
 _SUBJECT = re.compile(r"GPU: ([0-9]{1,4})\s*$")
 _SECTION = re.compile(r"([A-Z][A-Z0-9_]*):\s*$")
-_ENTRY = re.compile(r"(BDF|UUID|MARKET_NAME|TOTAL_VRAM|USED_VRAM|SIZE): (.+?)\s*$")
+_ENTRY = re.compile(r"(BDF|UUID|MARKET_NAME|TOTAL_VRAM|USED_VRAM|SIZE|NODE|AFFINITY|MAX_PCIE_WIDTH|MAX_PCIE_SPEED): (.+?)\s*$")
+_OF_SECTION = {"SIZE": "VRAM", "NODE": "NUMA", "AFFINITY": "NUMA"}
+"""Entries that mean what is read here in one section only."""
+
+_SPEED = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?GT/s", re.I)
 
 _WHOLE = re.compile(
     r"0x[0-9a-f]{16}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+ [MG]i?B", re.I
@@ -92,6 +103,9 @@ def find_facts(lines: Sequence[Line], cut: Line | None = None) -> Facts:
         if name.startswith("memory") and not _SIZE.fullmatch(value):
             facts.odd.append(f"{title!r} of GPU {gpu} is {value[:40]!r}, which is no size: it is unknown")
             continue
+        if name.startswith("pcie_") and (_width if name == "pcie_width" else _generation)(value) is None:
+            facts.odd.append(f"{title!r} of GPU {gpu} is {value[:40]!r}, which no PCIe port has: it is unknown")
+            continue
         if stated.setdefault(name, value) != value and "used" not in name:
             facts.conflicts.append((gpu, title))
     return facts
@@ -111,6 +125,21 @@ def memory_mib(stated: dict[str, str], prefix: str = "memory") -> int | None:
         if match is not None and 2**20 <= int(match[1]) * size <= _MOST_BYTES:
             return int(match[1]) * size // 2**20
     return None
+
+
+def pcie(stated: dict[str, str]) -> Pcie | None:
+    """Return the PCIe port that *stated* tells; None when it tells of none."""
+    port = Pcie(gen=_generation(stated.get("pcie_speed", "")), width=_width(stated.get("pcie_width", "")))
+    return port if port != Pcie() else None
+
+
+def _generation(value: str) -> int | None:
+    match = _SPEED.fullmatch(value)
+    return generation(match[1]) if match is not None else None
+
+
+def _width(value: str) -> int | None:
+    return lanes(value.removeprefix("x"))
 
 
 _Stated = tuple[int, int, str, str]
@@ -162,6 +191,6 @@ def _amd_smi(lines: Sequence[Line]) -> Iterator[_Stated]:
         elif match := _SECTION.match(text):
             section = match[1]
         elif gpu is not None and (match := _ENTRY.match(text)):
-            if match[1] == "SIZE" and section != "VRAM":
-                continue
-            yield line.number, gpu, "vram size" if match[1] == "SIZE" else match[1], match[2]
+            wanted = _OF_SECTION.get(match[1])
+            if wanted is None or wanted == section:
+                yield line.number, gpu, f"{wanted} {match[1]}" if wanted else match[1], match[2]

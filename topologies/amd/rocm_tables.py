@@ -60,7 +60,8 @@ UNREADABLE = "?"
 """Stands for a word that is no cell."""
 
 _LABEL = re.compile(r"GPU[0-9]{1,4}|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-_FIRST_LABEL = re.compile(rf"(?<![\w:.,/-])(?<!BDF: )(?:GPU ?\[?[0-9]{{1,4}}\]?|{_LABEL.pattern})", re.IGNORECASE)
+_FIRST_LABEL = re.compile(rf"(?<![\w:.,/-])(?<!BDF: )(?:GPU ?\[?[0-9]{{1,4}}\]?|{_LABEL.pattern})(?![0-9\]]*: )", re.IGNORECASE)
+"""The tools put no colon right behind a label: ``gpu01: `` is what a launcher puts before every line."""
 _GLUED_LABELS = re.compile(rf"(?:{_LABEL.pattern}){{2,}}", re.IGNORECASE)
 _GLUED_CELLS = re.compile(rf"({_LABEL.pattern})?((?:XGMI|PCIE|SELF|N/A)+)(0?)", re.IGNORECASE)
 _CELL_PART = re.compile(r"XGMI|PCIE|SELF|N/A", re.IGNORECASE)
@@ -77,8 +78,9 @@ def find_tables(lines: Sequence[Line]) -> list[Found]:
     """Return the tables in *lines*, which have no prefixes, in order; those without rows are left out."""
     found: list[Found] = []
     for kind, number, words in _sections(lines):
-        table = _read_table(kind, number, words)
-        if table is not None:
+        if kind is Table.OTHER:
+            found += _untitled(number, _mended(words))
+        elif (table := _read_table(kind, number, _mended(words))) is not None:
             found.append(table)
     if found:
         last = max((line.number for line in lines if line.text.strip()), default=0)
@@ -155,9 +157,54 @@ def _rejoined(lines: Sequence[Line]) -> Iterator[Line]:
             yield from group
 
 
+def _untitled(number: int, words: list[_Word]) -> Iterator[Found]:
+    """
+    Yield the tables in *words* that have lost their titles: those of link types, which nothing else looks like, and those before them.
+
+    Two tables of numbers before link types of the same GPUs are weights and hops, as the tools print them.
+    """
+    numbers: list[Found] = []
+    for part in _parts(words):
+        table = _read_table(Table.OTHER, part[0][1] if len(words) > len(part) else number, part)
+        if table is None:
+            continue
+        cells = [cell for _, row in table.rows for cell in row]
+        if _has_link_types(cells):
+            table.kind = Table.TYPE
+            if len(numbers) == 2 and all(_rows_of(other) == _rows_of(table) for other in numbers):
+                numbers[0].kind, numbers[1].kind = Table.WEIGHT, Table.HOPS
+                yield from numbers
+            yield table
+            numbers = []
+        elif all(cell in ("ENABLED", "DISABLED", "TRUE", "FALSE") for cell in cells):
+            table.kind = Table.ACCESS
+            yield table
+        elif all(_CELLS[Table.HOPS].fullmatch(cell) for cell in cells):
+            numbers.append(table)
+
+
+def _parts(words: list[_Word]) -> Iterator[list[_Word]]:
+    """Yield the parts of *words*: a row of a GPU that has one already, or a header behind rows, begins another."""
+    rows: set[str] = set()
+    start = 0
+    for position, (word, _) in enumerate(words):
+        if not _LABEL.fullmatch(word):
+            continue
+        is_header = position + 1 < len(words) and _LABEL.fullmatch(words[position + 1][0]) is not None
+        if (rows and is_header) or word.upper() in rows:
+            yield words[start:position]
+            start, rows = position, set()
+        if not is_header:
+            rows.add(word.upper())
+    yield words[start:]
+
+
+def _rows_of(table: Found) -> list[str]:
+    return [label.upper() for label, _ in table.rows]
+
+
 def _read_table(kind: Table, number: int, words: list[_Word]) -> Found | None:
     """Return the table of *words*: labels, then rows of a label and cells; None when there is no row."""
-    words = _mended(words)
     table = Found(kind, number)
     row_line = 0
     for position, (word, line) in enumerate(words):
@@ -176,15 +223,12 @@ def _read_table(kind: Table, number: int, words: list[_Word]) -> Found | None:
         if not is_full or line == row_line:  # words in further lines are prose
             cells.append(word.upper() if _CELLS[kind].fullmatch(word) else UNREADABLE)
             row_line = line
-    if kind is Table.OTHER and _has_link_types(table):
-        table.kind = Table.TYPE  # the title is lost, but nothing else has such cells
     table.rows = [(label, cells) for label, cells in table.rows if cells]
-    return table if table.rows and table.kind is not Table.OTHER else None
+    return table if table.rows else None
 
 
-def _has_link_types(table: Found) -> bool:
-    """Whether nearly all cells of *table* are link types or its diagonal; the word PCIe stands in many other outputs."""
-    cells = [cell for _, row in table.rows for cell in row]
+def _has_link_types(cells: Sequence[str]) -> bool:
+    """Whether nearly all *cells* are link types or the diagonal; the word PCIe stands in many other outputs."""
     types = sum(cell in ("XGMI", "PCIE") for cell in cells)
     others = sum(cell in ("0", "SELF", "N/A") for cell in cells)
     return types > 0 and (types + others) * 5 >= len(cells) * 4

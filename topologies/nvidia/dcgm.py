@@ -101,7 +101,7 @@ def _topology(output: _Output, notes: Sequence[str]) -> Topology:
     absent = [f"GPU{index}" for index in range(max(output.gpus)) if index not in output.gpus]
     if absent:
         warnings.append(f"the output of dcgmi does not name {listing(absent)}, but GPUs with higher numbers")
-    warnings += _down(output.gpus, "GPU") + _down(output.switches, "NvSwitch ")
+    warnings += _off(output.gpus, "GPU", "DX") + _off(output.switches, "NvSwitch ", "D") + _odd_switches(output.switches)
     usual = max(len(states) for states in output.gpus.values())
     short = [f"GPU{index}" for index, states in sorted(output.gpus.items()) if len(states) < usual]
     if short:
@@ -115,16 +115,32 @@ def _topology(output: _Output, notes: Sequence[str]) -> Topology:
     return Topology(gpus, format="dcgmi-nvlink", warnings=tuple(warnings), stated={"gpu_links_up": up})
 
 
-def _down(devices: Mapping[int, str], what: str) -> list[str]:
-    """Return a warning for every device with links that are down or disabled."""
+def _off(devices: Mapping[int, str], what: str, letters: str) -> list[str]:
+    """Return a warning for every device with links whose state is among *letters*."""
     found = []
     for index, states in sorted(devices.items()):
         for letter, count in Counter(states).items():
-            if letter in _WORDS:
+            if letter in letters:
                 which = _listed([k for k, state in enumerate(states) if state == letter])
                 are = "is" if count == 1 else "are"
                 found.append(f"{count} of the {len(states)} NVLinks of {what}{index} {are} {_WORDS[letter]}: {which}")
     return found
+
+
+def _odd_switches(switches: Mapping[int, str]) -> list[str]:
+    """
+    Return a warning if an NVSwitch has a number of disabled links that no other of its kind has.
+
+    Ports that nothing is wired to are disabled for good. Boards wire their switches alike, or alike in twos.
+    """
+    disabled = {index: states.count("X") for index, states in sorted(switches.items())}
+    alike = Counter((len(switches[index]), count) for index, count in disabled.items())
+    kinds = Counter(len(states) for states in switches.values())
+    odd = [index for index in disabled if alike[len(switches[index]), disabled[index]] == 1 < kinds[len(switches[index])]]
+    if not odd:
+        return []
+    counts = listing([f"{count} of NvSwitch {index}" for index, count in disabled.items()])
+    return [f"NVSwitches differ in how many of their NVLinks are disabled ({counts}): more than the ports that are not wired may be off"]
 
 
 def _listed(links: Sequence[int]) -> str:

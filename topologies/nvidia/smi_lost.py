@@ -21,12 +21,20 @@ _LOST = re.compile(
     re.IGNORECASE,
 )
 
+_USUAL = 16
+_MOST_IN_A_HOST = 64
+"""Few hosts have more GPUs than the former, none more than the latter."""
+
 
 class Shown(Protocol):
     """What is used here of a GPU that is shown, as printed."""
 
     bus_id: str | None
     minor: str | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its end is shown, too."""
 
 
 def find_lost(text: str) -> list[str]:
@@ -37,6 +45,15 @@ def find_lost(text: str) -> list[str]:
         if len(found) > MOST_DEVICES:
             break
     return list(found.values())
+
+
+def plausible(attached: int | None, shown: int, warnings: list[str]) -> int | None:
+    """Return how many GPUs are said to be *attached*; None, with a warning, if more digits run into it than *shown* ones allow."""
+    is_glued = attached is not None and attached > shown and attached > _USUAL and str(attached).startswith(str(shown))
+    if attached is None or not (is_glued or (attached > shown and attached > _MOST_IN_A_HOST)):
+        return attached
+    warnings.append(f"{attached} GPUs are said to be attached, which no host has: the number of GPUs beside the {shown} shown is unknown")
+    return None
 
 
 def places_of(
@@ -71,9 +88,9 @@ def places_of(
     if numbers is None:
         warnings.append(UNPLACED)
         return in_order, {}
-    if numbers != in_order:
-        names = listing([f"GPU{index}" for index in numbers])
-        are = "is" if len(numbers) == 1 else "are"
+    names = listing([f"GPU{index}" for index in numbers])
+    are = "is" if len(numbers) == 1 else "are"
+    if numbers != [0] or not blocks[0].is_whole:  # `-i 0` asks for all of the first
         warnings.append(f"{len(blocks)} of {attached} GPUs {are} shown: {BY_MINOR} ({names})")
     return numbers, {}
 

@@ -15,21 +15,22 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from topologies.bus_ids import BUS_ID
 from topologies.cards import card_of
 from topologies.codes import MOST_NVLINKS
 from topologies.merging.identity import bus_key
 from topologies.model import Gpu, Pair, Topology
 from topologies.nvidia import query_csv
+from topologies.nvidia.nvlink_ends import gpus_by_ends
 from topologies.nvidia.smi_gpus import Below, Section, find_outputs
 from topologies.nvidia.smi_list import gpus_of
 from topologies.pages.reading import Reading, listing
 from topologies.pages.text import Page
 
-_BUS_ID = r"(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 _LINK = re.compile(
     rf"(?<!\w)(?<!C2C )Link\s{{0,4}}(?P<link>[0-9]{{1,3}})"
     rf"\s?(?::\s{{0,8}}(?:(?P<rate>[0-9]{{1,6}}(?:\.[0-9]{{1,6}})?)\s{{0,4}}GB?(?P<unit>/s)?"
-    rf"|(?P<inactive><?\s?inactive\s?>?)|(?:Remote\b[\w ]{{0,24}}?:?\s)?(?P<bus>{_BUS_ID})"
+    rf"|(?P<inactive><?\s?inactive\s?>?)|(?:Remote\b[\w ]{{0,24}}?:?\s)?(?P<bus>{BUS_ID})"
     r"(?:\s?:\s{0,4}Link\s{0,4}(?P<far>[0-9]{1,3}))?"
     r"|(?P<other>[\w ]{1,40}:)|(?P<odd>[^\s,].{0,40})?)|(?P<capability>\s?,))",
     re.IGNORECASE,
@@ -37,6 +38,12 @@ _LINK = re.compile(
 _ALL_INACTIVE = re.compile(r"NVLink.{0,40}all links are inactive", re.IGNORECASE)
 _UNSUPPORTED = re.compile(r"NVLink.{0,40}not supported", re.IGNORECASE)
 _CUT = re.compile(r"\s*(?:L|Li|Lin|Link|Link [0-9]{1,3})\Z")
+_MATRIX = re.compile(r"\bGPU0\b[ \t|]{1,40}X(?:\s|\|)")
+_MOST_SHOWN = 4
+
+Ends = Mapping[int, tuple[str, int | None]]
+"""Links of a GPU to the bus id at their other end, and the link there."""
+
 _SLOW = 0.95
 """Below this share of the fastest link a link is slow; rates of healthy links are equal but for how drivers round."""
 
@@ -96,7 +103,12 @@ def read(page: Page) -> Iterator[Reading]:
             stated["gpu_links_GBps"] = {str(section.index): _stated(section, links[section.index]) for section in output}
         elif not has_status and not any(own.ends for own in links.values()):
             warnings.append("the text says nothing about the state of NVLinks; `nvidia-smi nvlink --status` prints it")
-        pairs = _pairs(links, inactive, page, warnings) if any(own.ends for own in links.values()) else {}
+        pairs = {}
+        if any(own.ends for own in links.values()):
+            ends = {g: {k: end for k, end in own.ends.items() if (g, k) not in inactive} for g, own in links.items()}
+            gpu_of = _gpus_by_bus(page) or _gpus_by_order(ends)
+            pairs = _pairs(ends, gpu_of, warnings)
+            warnings += [] if has_status or _MATRIX.search(page.text) else _elsewhere(ends, gpu_of)
         yield Reading(
             output[0].number,
             Topology(
@@ -196,17 +208,13 @@ def _listed(links: Sequence[int]) -> str:
     return listing([str(link) for link in links])
 
 
-def _pairs(
-    links: Mapping[int, _Links], inactive: set[tuple[int, int]], page: Page, warnings: list[str]
-) -> dict[Pair, str]:
-    """Return the links between GPUs that the other ends prove."""
-    ends = {g: {k: end for k, end in own.ends.items() if (g, k) not in inactive} for g, own in links.items()}
-    gpu_of = _gpus_by_bus(page) or _gpus_by_order(ends)
+def _pairs(ends: Mapping[int, Ends], gpu_of: Mapping[str, int], warnings: list[str]) -> dict[Pair, str]:
+    """Return the links between GPUs that the other *ends* prove; *gpu_of* tells which GPU has which bus id."""
     counts: Counter[Pair] = Counter()
     for g, own in ends.items():
         for bus, _ in own.values():
             other = gpu_of.get(bus)
-            if other is not None and other != g and other <= max(links):
+            if other is not None and other != g and other <= max(ends):
                 counts[g, other] += 1
     found: dict[Pair, str] = {}
     for (g, other), count in sorted(counts.items()):
@@ -217,6 +225,21 @@ def _pairs(
         else:
             found[pair] = f"NV{count}"
     return dict(sorted(found.items()))
+
+
+def _elsewhere(ends: Mapping[int, Ends], gpu_of: Mapping[str, int]) -> list[str]:
+    """Return a warning if the text does not show which GPUs the NVLinks lead to."""
+    lead = {g: {bus for bus, _ in own.values() if gpu_of.get(bus, g) == g} for g, own in ends.items()}
+    which = [f"GPU{g}" for g, buses in lead.items() if buses]
+    if not which:
+        return []
+    shown = sorted(set().union(*lead.values()), key=_order)
+    more = f" and {len(shown) - _MOST_SHOWN} more" if len(shown) > _MOST_SHOWN else ""
+    said = (
+        f"NVLinks of {listing(which)} end at {', '.join(shown[:_MOST_SHOWN])}{more}, which the text shows to be no other of its GPUs "
+        "(NVSwitches, or GPUs whose bus ids are not known): which GPUs they join is unknown; `nvidia-smi topo -m` prints it"
+    )
+    return [said]
 
 
 def _gpus_by_bus(page: Page) -> dict[str, int]:
@@ -231,25 +254,13 @@ def _gpus_by_bus(page: Page) -> dict[str, int]:
     return found
 
 
-def _gpus_by_order(ends: Mapping[int, Mapping[int, tuple[str, int | None]]]) -> dict[str, int]:
+def _gpus_by_order(ends: Mapping[int, Ends]) -> dict[str, int]:
     """
     Return which GPU has which bus id if the other ends prove it; nothing otherwise.
 
-    As many ids as GPUs, in the same order: then both ends of every link must name each other, and no GPU itself. Ids of NVSwitches
-    fail, for every GPU has links to all of them.
+    See `topologies.nvidia.nvlink_ends`.
     """
-    ids = sorted({bus for own in ends.values() for bus, _ in own.values()}, key=_order)
-    if len(ids) != len(ends) or [*ends] != list(range(len(ends))):
-        return {}
-    gpu_of = {bus: index for index, bus in enumerate(ids)}
-    there: Counter[tuple[int, int]] = Counter()
-    for g, own in ends.items():
-        for link, (bus, far) in own.items():
-            other = gpu_of[bus]
-            there[g, other] += 1
-            if other == g or (far is not None and ends[other].get(far, ("", None)) != (ids[g], link)):
-                return {}
-    return gpu_of if all(there[j, i] == count for (i, j), count in there.items()) else {}
+    return gpus_by_ends(ends)
 
 
 def _order(bus: str) -> tuple[int, str]:

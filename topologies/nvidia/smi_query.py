@@ -9,6 +9,7 @@ When to modify: the tool prints another fact.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +18,13 @@ from typing import Any, TypeVar
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
 from topologies.nvidia.smi_header import MOST_DEVICES
-from topologies.nvidia.smi_lost import places_of
+from topologies.nvidia.smi_lost import places_of, plausible
+from topologies.nvidia.uuids import telling, whole
 from topologies.pages.reading import listing
 from topologies.parts import Fabric, Mig, MigInstance, Pcie, Process
+from topologies.ports import settled_gpus
 
 V = TypeVar("V")
-
-BUS_ID = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 
 MEMORY_PARTS = ("total", "reserved", "used", "free")
 
@@ -75,6 +76,11 @@ class Block:
     fabric: dict[str, str] = field(default_factory=dict)
     processes: list[Process] | None = None
     unread_processes: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its end is shown: its processes, or all of its memory of both kinds."""
+        return self.processes is not None or "free" in self.bar1
 
 
 @dataclass(slots=True)
@@ -137,8 +143,8 @@ def topology(log: Log, *, format: str, where: str) -> Topology:
         If it shows too many GPUs, or one twice.
     """
     blocks = log.blocks
-    attached = count(log.attached)
     warnings = list(log.warnings)
+    attached = plausible(count(log.attached), len(blocks), warnings)
     places, lost = places_of(blocks, log.lost, attached, warnings, is_headless=log.is_headless)
     total = max(len(blocks) + len(lost) + log.is_headless, attached or 0, *(index + 1 for index in places))
     if total > MOST_DEVICES:
@@ -148,11 +154,12 @@ def topology(log: Log, *, format: str, where: str) -> Topology:
     ids = [block.bus_id.lower() for block in blocks if block.bus_id]
     if twice := next((bus_id for bus_id in ids if ids.count(bus_id) > 1), None):
         raise TopologyError(f"the GPU {twice} is shown twice: give one output", where=where)
-    known = {index: _gpu(index, block, warnings) for index, block in zip(places, blocks, strict=True)}
+    uuids = telling({i: answer(b.uuid) for i, b in zip(places, blocks, strict=True)}, "the output of `nvidia-smi -q`", warnings)
+    known = {i: _gpu(i, block, warnings).replace(uuid=uuids.get(i)) for i, block in zip(places, blocks, strict=True)}
     warnings += _switched(dict(zip(places, blocks, strict=True)))
     known |= {index: Gpu(index, pci_bus_id=bus_id, is_named=False) for index, bus_id in lost.items()}
-    gpus = tuple(known.get(index, Gpu(index, is_named=False)) for index in range(total))
-    return Topology(gpus, format=format, warnings=tuple(warnings), stated=_stated(log, attached, places))
+    gpus, narrow = settled_gpus(known.get(index, Gpu(index, is_named=False)) for index in range(total))
+    return Topology(gpus, format=format, warnings=(*warnings, *narrow), stated=_stated(log, attached, places))
 
 
 def _gpu(index: int, block: Block, warnings: list[str]) -> Gpu:
@@ -165,22 +172,21 @@ def _gpu(index: int, block: Block, warnings: list[str]) -> Gpu:
         warnings.append(f"{label}: the total of its memory (FB) is {shown!r}: it is unknown")
     unread = [part for part in MEMORY_PARTS[1:] if (v := answer(block.fb.get(part))) and size_mib(v) is None]
     warnings += [f"{label}: {part} memory is {block.fb[part][:40]!r}, which is no size" for part in unread]
-    most, now = lanes(block.widths.get("max")), lanes(block.widths.get("current"))
-    if most and now and now < most:
-        warnings.append(f"{label} runs on {now} of {most} PCIe lanes: that is its slot, or the card or its riser needs reseating")
     if block.unread_processes:
         warnings.append(f"{label}: the number (pid) of {block.unread_processes} of its processes cannot be read: who holds it is unknown")
+    instances = tuple(i if whole(i.uuid) else dataclasses.replace(i, uuid=None) for i in block.mig_instances)
+    if cut := sum(bool(old.uuid) and not new.uuid for old, new in zip(block.mig_instances, instances, strict=True)):
+        warnings.append(f"{label}: {cut} of its instances show no whole UUID, so that is left unknown")
     mode = (answer(block.mig_mode) or "").lower()
     return Gpu(
         index,
         name=answer(block.name),
-        uuid=answer(block.uuid),
         pci_bus_id=answer(block.bus_id),
         memory_mib=total or None,
         memory_used_mib=size_mib(block.fb.get("used")),
         memory_reserved_mib=size_mib(block.fb.get("reserved")),
         processes=tuple(block.processes) if block.processes is not None and not block.unread_processes else None,
-        mig=Mig(mode == "enabled", tuple(block.mig_instances)) if mode in ("enabled", "disabled") else None,
+        mig=Mig(mode == "enabled", instances) if mode in ("enabled", "disabled") else None,
         fabric=_fabric(block.fabric),
         compute_capability=value if (value := answer(block.compute_capability)) and _CAPABILITY.fullmatch(value) else None,
         pcie=_pcie(block),
@@ -201,14 +207,13 @@ def _switched(blocks: Mapping[int, Block]) -> Iterator[str]:
 
 
 def _pcie(block: Block) -> Pcie | None:
-    """Return the port; a host that says 0 does not tell. Idle links get slower, not narrower: lanes that did not come up stay away."""
+    """Return the port; a host that says 0 does not tell."""
     able = [n for part in ("max", "device max", "host max") if (n := count(block.gens.get(part)))]
-    most, now = lanes(block.widths.get("max")), lanes(block.widths.get("current"))
     port = Pcie(
         gen=min(able, default=None),
-        width=min((width for width in (most, now) if width), default=None) if most else None,
+        width=lanes(block.widths.get("max")),
         current_gen=count(block.gens.get("current")) or None,
-        current_width=now,
+        current_width=lanes(block.widths.get("current")),
     )
     return port if port != Pcie() else None
 

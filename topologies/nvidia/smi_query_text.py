@@ -9,20 +9,33 @@ When to modify: the tool prints another fact.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 
+from topologies.bus_ids import WITH_DOMAIN
 from topologies.errors import TopologyError
+from topologies.merging.identity import UNPLACED
 from topologies.nvidia.smi_header import MOST_DEVICES
 from topologies.nvidia.smi_lost import find_lost
-from topologies.nvidia.smi_query import BUS_ID, MEMORY_PARTS, Block, Log, answer, count, size_mib, topology
+from topologies.nvidia.smi_query import Block, Log, answer, count, size_mib, topology
+from topologies.nvidia.smi_query_ends import (
+    HEADLESS,
+    begins_within,
+    cut_processes,
+    is_unnamed,
+    is_whole_output,
+    missing_at_end,
+    refuse_one_line,
+    unknown_gpu,
+)
+from topologies.nvidia.smi_query_width import unwrapped
 from topologies.nvidia.smi_query_words import (
     ANCHORS,
     CARD,
     HEADER,
     KEYS,
     LINE,
-    ONE_LINE,
     PLAIN_KEYS,
     SECTION_KEYS,
     TITLES,
@@ -45,6 +58,10 @@ _MOST_OUTPUTS = 256
 _LONGEST_PREFIX = 200
 _MOST_PREFIXES = 64
 
+_MARKS = re.compile(r"[^\w\n]{1,20}")
+"""What may stand before a line without a blank between, as in a diff."""
+
+
 def read(page: Page) -> Iterator[Reading]:
     """
     Yield a reading for every output on *page*.
@@ -56,15 +73,21 @@ def read(page: Page) -> Iterator[Reading]:
     """
     if not any(words in page.text for words in _TELLING):
         return
-    _refuse_one_line(page)
-    lost = find_lost(page.text)
-    for position, output in enumerate(_outputs(page)):
+    refuse_one_line(page)
+    text, width = unwrapped(page.text)
+    page = page if text is page.text else dataclasses.replace(page, text=text)
+    lost, is_whole = find_lost(page.text), is_whole_output(page.text)
+    for position, output in enumerate(_outputs(page, width)):
         where = page.where(output.line)
         if position == _MOST_OUTPUTS:
             message = f"`nvidia-smi -q`: more than {_MOST_OUTPUTS} outputs: give those of one machine"
             raise TopologyError(message, where=where)
-        if output.is_one:
-            output.finish()
+        is_rest = output.is_one and not output.has_ids and begins_within(output.log, is_whole=is_whole)
+        if is_rest and is_unnamed(output.log.blocks[0]):
+            yield Reading(output.line, unknown_gpu())
+        elif output.is_one:
+            output.finish(width, page.text)
+            output.log.warnings += [UNPLACED] * is_rest
             output.log.lost = lost
             if (told := output.prefix()) is not None and told not in page.warnings:
                 output.log.warnings.insert(0, told)
@@ -72,20 +95,6 @@ def read(page: Page) -> Iterator[Reading]:
         elif output.log.attached is not None:
             message = "the output of `nvidia-smi -q` shows no GPU: it is cut, or the driver finds none; give the whole of it"
             raise TopologyError(message, where=where)
-
-
-def _refuse_one_line(page: Page) -> None:
-    """
-    Refuse an output without line breaks: values would run into what follows them.
-
-    Raises
-    ------
-    TopologyError
-        If there is one.
-    """
-    if match := ONE_LINE.search(page.text):
-        message = "the output of `nvidia-smi -q` stands on one line, so that it is unknown where values end: paste it with its line breaks"
-        raise TopologyError(message, where=page.where(page.text.count("\n", 0, match.start()) + 1))
 
 
 class _Output:
@@ -97,6 +106,11 @@ class _Output:
         self.has_ids = False
         self.section: str | None = None
         self._prefixes: dict[str, int] = {}
+        self.key: str | None = None
+        self.rest = ""
+        """The key of the last fact, and what stands below it."""
+        self.cut: dict[str, None] = {}
+        """Keys whose values reach the column where lines are cut."""
         self._column = 0
         self._instance_column: int | None = None
         self._memory_of_instance: set[str] = set()
@@ -125,7 +139,7 @@ class _Output:
         """Leave out what stands above the first GPU that is named by its bus id: the rest of another, whose beginning is cut."""
         if any(block != Block() for block in self.log.blocks):
             self.log.is_headless = True
-            self.log.warnings.append("the output of `nvidia-smi -q` begins within a GPU, and which one is unknown: it was left out")
+            self.log.warnings.append(HEADLESS)
         self.log.blocks.clear()
 
     def block(self, told: str | None = None) -> Block:
@@ -148,7 +162,7 @@ class _Output:
 
     def title(self, title: str, column: int) -> None:
         """Begin the section *title*; *column* is where it stands in its line."""
-        section, self._last = TITLES.get(title), None
+        section, self._last, self.key = TITLES.get(title), None, None
         if section == "instance":
             self.block().mig_instances.append(MigInstance())
             self._instance_column, self._memory_of_instance = column, set()
@@ -156,8 +170,8 @@ class _Output:
             self._memory_of_instance.add(section)
             section = f"instance {section}"
         elif section == "processes":
-            block = self.block()
-            block.processes = block.processes or []
+            self.block()
+            self.key = "Processes"
         elif section is not None:
             self.block(section)
         self.section = section
@@ -170,7 +184,7 @@ class _Output:
 
     def fact(self, key: str, gap: str, value: str) -> None:
         """Take in a line ``key : value``."""
-        value = value.strip()
+        value, self.key = value.strip(), key
         if key in HEADER:
             if getattr(self.log, HEADER[key]) is None and not self.log.blocks:
                 setattr(self.log, HEADER[key], value)
@@ -179,12 +193,13 @@ class _Output:
                 block = self.block(key)
                 if getattr(block, name := PLAIN_KEYS[key]) is None:
                     setattr(block, name, value)
-        elif key == "Bus Id" and re.fullmatch(BUS_ID, value):
+        elif key == "Bus Id" and re.fullmatch(WITH_DOMAIN, value):
             block = self.block(key)
             block.bus_id = block.bus_id or value
         elif key in ("Processes", "Compute Processes"):
             block = self.block()
             block.processes = [] if value == "None" else block.processes
+            self.key = "Processes" if value in ("", "None") else None
         elif key == "Process ID":
             block = self.block()
             block.processes = block.processes or []
@@ -226,39 +241,35 @@ class _Output:
             case _:
                 pass
 
-    def finish(self) -> None:
-        """Say what is not shown of the last GPU although it is shown of the others, or begun."""
-        last, others = self.log.blocks[-1], self.log.blocks[:-1]
-        label = f"GPU {last.bus_id or len(others)}"
-        parts = {"name": "its name", "uuid": "its UUID", "fb": "its memory (FB)", "bar1": "its BAR1 memory", "gens": "its PCIe link"}
-        missing = [
-            words
-            for name, words in parts.items()
-            if not getattr(last, name) and others and all(getattr(block, name) for block in others)
-        ]
-        cut = next((name for name in ("fb", "bar1") if (m := getattr(last, name)) and "free" not in m), None)
-        if self._last and cut == self._last[0] and self._last[1] != MEMORY_PARTS[-1]:
-            missing.append(f"the rest of {parts[cut]}")
-        if missing:
-            self.log.warnings.append(f"the output of `nvidia-smi -q` is cut within {label}: {', '.join(missing)} is unknown")
+    def finish(self, width: int | None, text: str) -> None:
+        """Say what is not shown although it is of others, or begun: in a *text* whose lines are cut at *width*."""
+        self.log.warnings += cut_processes(self.log.blocks, self.key, self.rest, text)
+        self.log.warnings += missing_at_end(self.log.blocks, self._last)
+        if self.cut:
+            self.log.warnings.append(f"the lines are cut after {width} columns: what reaches there is unknown ({', '.join(self.cut)})")
         if not self.has_ids and not any(block.bus_id for block in self.log.blocks) and len(self.log.blocks) > 1:
             number = len(self.log.blocks)
             self.log.warnings.append(f"the bus ids are missing: {number} GPUs were taken as GPU 0, 1, 2 … in the order given")
 
 
-def _outputs(page: Page) -> Iterator[_Output]:
-    """Yield the outputs on *page*: one ends where another banner or header, or a GPU that it has shown, comes."""
+def _outputs(page: Page, width: int | None) -> Iterator[_Output]:
+    """
+    Yield the outputs on *page*: one ends where another banner or header, or a GPU that it has shown, comes.
+
+    Values that reach *width*, where lines are cut, are left out.
+    """
     output = _Output(1)
-    number = counted = 0
+    number = counted = end = 0
     for position, match in enumerate(LINE.finditer(page.text)):
         if position == _MOST_FACTS:
             raise TopologyError("`nvidia-smi -q`: more facts than any machine prints: give the output of one machine")
         number, counted = number + page.text.count("\n", counted, match.start()), match.start()
-        bus_id, word = match["bus"], match["word"]
+        bus_id, word, end = match["bus"], match["word"], match.end()
         key = word if match["value"] is not None and word in KEYS else None
         start = match.start()
         before = page.text[max(0, start - 2) : start]
-        if not match["banner"] and before[-1:] not in ("", *"\n \t|>/]:"):
+        begin = page.text.rfind("\n", 0, start) + 1
+        if not match["banner"] and before[-1:] not in ("", *"\n \t|>/]:") and not _MARKS.fullmatch(page.text, begin, start):
             continue  # the end of another word
         if bus_id and page.text.endswith("device handle for ", 0, start):
             continue  # a message about a GPU that is lost
@@ -267,7 +278,6 @@ def _outputs(page: Page) -> Iterator[_Output]:
             yield output
         if is_new or not (output.log.blocks or output.log != Log()):
             output = _Output(number + 1)
-        begin = page.text.rfind("\n", 0, start) + 1
         is_part = word == "Memory Usage" and before[:1].isalnum()  # of a title that nobody knows
         if (bus_id or word in ANCHORS) and not is_part and begin < start <= begin + _LONGEST_PREFIX:
             output.take_prefix(page.text[begin:start])
@@ -275,8 +285,12 @@ def _outputs(page: Page) -> Iterator[_Output]:
             output.begin(bus_id)
         elif match["end"] is not None and word not in KEYS[:-2]:
             output.title("" if is_part else word, start - begin)
+        elif key and width and len(page.text[begin : match.end()].rstrip()) >= width - 1:
+            output.cut.setdefault(key)
         elif key and page.is_cut and match.end() == len(page.text) and not WHOLE.fullmatch(match["value"]):
             output.log.warnings.append(f"the text ends in {match[0][:60]!r}, which may be cut: it was left out")
+            output.key = "Process ID" if output.section == "processes" else key
         elif key:
             output.fact(key, match["gap"], match["value"])
+    output.rest = page.text[end : end + _LONGEST_PREFIX]
     yield output

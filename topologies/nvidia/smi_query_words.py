@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from topologies.nvidia.smi_query import BUS_ID
+from topologies.bus_ids import WITH_DOMAIN
 
 TITLES = {
     "FB Memory Usage": "fb", "BAR1 Memory Usage": "bar1", "Memory Usage": "fb", "PCIe Generation": "gens", "Link Width": "widths",
@@ -38,7 +38,7 @@ KEYS = (
 )  # fmt: skip
 LINE = re.compile(
     rf"(?P<word>=NVSMI LOG|GPU|{'|'.join((*TITLES, *OTHER_TITLES, *KEYS))})"  # literals only: so a search is quick
-    rf"(?:(?P<banner>=)| (?P<bus>{BUS_ID})[ \t]{{0,200}}$|(?P<end>[ \t]{{0,200}}$)|(?P<gap>[ \t]{{0,200}}):(?P<value>[^\n]*))",
+    rf"(?:(?P<banner>=)| (?P<bus>{WITH_DOMAIN})[ \t]{{0,200}}$|(?P<end>[ \t]{{0,200}}$)|(?P<gap>[ \t]{{0,200}}):(?P<value>[^\n]*))",
     re.M,
 )
 ANCHORS = frozenset({*TITLES, "Attached GPUs", "Product Name", "GPU UUID"} - {"Fabric", "Processes"})

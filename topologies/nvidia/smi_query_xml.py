@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from topologies.bus_ids import BUS_ID, WITH_DOMAIN
 from topologies.errors import TopologyError
 from topologies.nvidia.smi_lost import find_lost
 from topologies.nvidia.smi_query import (
-    BUS_ID,
     MEMORY_PARTS,
     Block,
     Log,
@@ -31,8 +31,8 @@ _ROOT = "nvidia_smi_log"
 _WHAT = "the output of `nvidia-smi -q -x`"
 _REMEDY = "write it to a file with `nvidia-smi -q -x -f gpus.xml` and give that"
 _CONTENT = re.compile(r"<(?:gpu|attached_gpus|driver_version|timestamp)\b")
-_FRAGMENT = re.compile(rf'<gpu id=\\?["\']{BUS_ID}')
-_GPU_ID = re.compile(rf'<gpu id=\\?["\']({BUS_ID})')
+_FRAGMENT = re.compile(rf'<gpu id=\\?["\']{WITH_DOMAIN}')
+_GPU_ID = re.compile(rf'<gpu id=\\?["\']({WITH_DOMAIN})')
 _ATTACHED = re.compile(r"<attached_gpus>\s*([0-9]{1,6})\s*<")
 _UNTOLD = re.compile(r"N/A|Not |Insufficient|Unknown")
 _GENS = {
@@ -69,13 +69,19 @@ def _seen(raw: str) -> str:
 def _log(document: Document, page: Page) -> Log:
     parsed = parse(document, page, what=_WHAT, seen=_seen(document.raw), remedy=_REMEDY)
     root = parsed.root
+    blocks = [_block(gpu) for gpu in root.all("gpu")]
+    unread = [
+        f"the bus id of GPU {index} is {told[:40]!r}, which is not whole: left out"
+        for index, (gpu, block) in enumerate(zip(root.all("gpu"), blocks, strict=True))
+        if not block.bus_id and (told := gpu.attributes.get("id"))
+    ]
     log = Log(
         attached=root.value("attached_gpus"),
         driver=root.value("driver_version"),
         cuda=root.value("cuda_version"),
-        blocks=[_block(gpu) for gpu in root.all("gpu")],
+        blocks=blocks,
         lost=find_lost(page.text),
-        warnings=list(parsed.warnings),
+        warnings=[*parsed.warnings, *unread],
     )
     if not log.blocks:
         attached = f"says that {log.attached} are attached" if log.attached else "does not say how many are attached"
@@ -97,7 +103,7 @@ def _block(gpu: Element) -> Block:
     }
     instances = [*(devices.all("mig_device") if (devices := gpu.find("mig_devices")) is not None else [])]
     return Block(
-        bus_id=gpu.attributes.get("id") or gpu.value("pci", "pci_bus_id"),
+        bus_id=_whole(gpu.attributes.get("id")) or _whole(gpu.value("pci", "pci_bus_id")),
         minor=gpu.value("minor_number"),
         name=gpu.value("product_name"),
         uuid=gpu.value("uuid"),
@@ -114,6 +120,11 @@ def _block(gpu: Element) -> Block:
         processes=(processes := _processes(gpu)),
         unread_processes=len(_process_infos(gpu)) - len(processes or ()),
     )
+
+
+def _whole(bus_id: str | None) -> str | None:
+    """Return *bus_id* unless it is only the beginning of one."""
+    return bus_id.strip() if bus_id and re.fullmatch(BUS_ID, bus_id.strip()) else None
 
 
 def _memory(gpu: Element, tag: str) -> dict[str, str]:

@@ -1,0 +1,98 @@
+"""
+Rows of a query whose ends were cut off at one column, as a pager or a narrow window does, and how they differ from wrapped ones.
+
+A cut cell looks like a whole one, so at that column only cells are believed that show their end.
+
+When to modify: cut rows are told by something else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from topologies.nvidia.query_forms import BUS_ID, INDEX, NAME, NO_ANSWER, has_form, is_whole
+from topologies.nvidia.query_rows import Table
+from topologies.nvidia.query_titles import title_of
+
+NARROWEST = 40
+WIDTHS = (79, 80, 100, 120, 132, 160)
+"""Columns of the terminals that most people have."""
+
+_BEGUN_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z]{8}-.*")
+_KINDS = ((NAME, ("name", "gpu_name")), (_BEGUN_UUID, ("uuid", "gpu_uuid")), (BUS_ID, ("pci.bus_id", "gpu_bus_id")))
+
+_Row = tuple[str, ...]
+
+
+def width_of(text: str) -> int:
+    """Return how long a line is: a blank at its end may be one between cells, several fill a window."""
+    bare = len(text.rstrip())
+    return len(text) if len(text) <= bare + 1 else bare
+
+
+def are_two_rows(cells: Sequence[str], titles: Sequence[str]) -> bool:
+    """Whether *cells*, put together of lines, name more GPUs than a row under *titles* does: then none of these lines was wrapped."""
+    return any(
+        sum(form.fullmatch(cell) is not None for cell in cells) > max(1, sum(title in of_form for title in titles))
+        for form, of_form in _KINDS
+    )
+
+
+def without_cut_cells(table: Table) -> Table:
+    """Return *table* with empty cells for those that may be cut where all its lines end, and a note if there are any."""
+    widest = max(table.widths, default=0)
+    at_end = sum(width == widest for width in table.widths)
+    is_header_cut = table.header_width == widest and _is_header_cut(table)
+    if widest < NARROWEST or table.header_width > widest or 0 in table.widths:
+        return table
+    if not is_header_cut and (widest not in WIDTHS or at_end < 2 or not _shows_cut(table, widest)):
+        return table
+    new: dict[int, _Row] = {}
+    lacks_titles = is_header_cut and all(len(row) > len(table.titles) for row in table.printed)
+    for row, width in zip(table.printed, table.widths, strict=True):
+        if len(row) > len(table.titles) and (lacks_titles or (is_header_cut and width == widest)):
+            new[id(row)] = row[: len(table.titles)]    # the titles of the others are cut off
+        elif width == widest and row[-1] and not _is_sure(row, table, may_be_number=not is_header_cut):
+            new[id(row)] = (*row[:-1], "")
+    lacks = is_header_cut and any(len(row) < len(table.titles) for row in table.printed)
+    if not new and not lacks:
+        return table
+    note = f"the lines of the query output are cut at column {widest}: what stands there is left unknown"
+    odd = {id(row) for row in table.odd if len(new.get(id(row), row)) != len(table.titles)}
+    printed = [(new.get(id(row), row), id(row) in odd) for row in table.printed]
+    return dataclasses.replace(
+        table, rows=[row for row, is_odd in printed if not is_odd], odd=[row for row, is_odd in printed if is_odd],
+        printed=[row for row, _ in printed], notes=[*table.notes, note],
+    )  # fmt: skip
+
+
+def _is_header_cut(table: Table) -> bool:
+    """
+    Whether the header of *table*, which ends where rows end, is cut there; equal cards have rows of one length, too.
+
+    Its last title is no whole one, or lacks the unit that those like it have, or rows go on behind it.
+    """
+    if table.doubt is not None or any(len(row) > len(table.titles) for row in table.printed):
+        return True
+    *others, last = table.header or ("",)
+    kind = title_of(last).partition(".")[0]
+    return "[" not in last and any("[" in cell and title_of(cell).partition(".")[0] == kind for cell in others)
+
+
+def _shows_cut(table: Table, widest: int) -> bool:
+    """Whether rows that end at column *widest* are cut there: one has fewer cells than others, or the beginning of another's last one."""
+    at_edge = [row for row, width in zip(table.printed, table.widths, strict=True) if width == widest]
+    most = max(len(table.titles), *map(len, table.printed))
+    lasts = {row[-1] for row in table.printed if len(row) == most}
+    return any(len(row) < most for row in at_edge) or any(
+        row[-1] != other and other.startswith(row[-1]) for row in at_edge for other in lasts
+    )
+
+
+def _is_sure(row: _Row, table: Table, *, may_be_number: bool) -> bool:
+    """Whether the last cell of *row* is whole, though the line may be cut behind it."""
+    cell = row[-1]
+    is_index = INDEX.fullmatch(cell) is not None and table.titles[len(row) - 1 : len(row)] == ("index",)
+    return is_whole((cell,)) or NO_ANSWER.fullmatch(cell) is not None or (may_be_number and has_form(cell)) or is_index
