@@ -153,7 +153,8 @@ joined with `+` (`topo.txt+gpus.csv`). GPUs are matched by UUID or PCI bus id wh
 contradict each other are refused, and the message names both; of two different matrices in one text pick one with `#2` (`log.txt#2`).
 Several hosts make a cluster with `placement collect`.
 
-What is damaged is repaired where its structure tells how (glued or wrapped lines, lost tabs, prefixes of logs, escapes), and every repair
+What is damaged is repaired where its structure tells how (glued or wrapped lines, lost tabs, prefixes of logs, escapes, lists of strings as
+Ansible and JSON have them, tables that people typed), and every repair that could matter
 is a warning. What was cut stays unknown: no link is ever guessed. What cannot be trusted is refused with the reason.
 
 ## Which source tells what

@@ -14,6 +14,8 @@ from topologies.model import Gpu, Pair, Topology
 from topologies.peer_kinds import all_kinds, fields_of
 
 _NUMBER = re.compile(r"\d{1,9}")
+_RATES = ("gpu_links_GBps", "gpu_links_up")
+"""What a topology states of the NVLinks of each GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,9 @@ def host_groups(topology: Topology, *, marks: Sequence[Hashable] | None = None) 
     rank = {g: k for members in gpus.values() for k, g in enumerate(members)}
     looks: dict[str | None, list[Hashable]] = {host: [] for host in gpus}
     bridges: dict[str | None, dict[str, int]] = {host: {} for host in gpus}
+    rates = [facts for word in _RATES if isinstance(facts := topology.stated.get(word), Mapping)]
     for gpu in topology.gpus:
-        look = _look(gpu, bridges[gpu.host])
+        look = (_look(gpu, bridges[gpu.host]), *(repr(facts.get(str(gpu.index))) for facts in rates))
         looks[gpu.host].append(look if marks is None else (look, marks[gpu.index]))
     peers = {f"p2p {kind}": states for kind, states in all_kinds(topology).items()}
     for kind, pairs in {"link": topology.links, "pcie": topology.pcie_links, **peers}.items():

@@ -23,10 +23,10 @@ from topologies.domains import islands
 from topologies.errors import TopologyError
 from topologies.files import read_source
 from topologies.model import Topology
+from topologies.networks.doubts import doubts
 from topologies.networks.fabric import KIND
 from topologies.networks.network import join
 from topologies.networks.network_read import read_network
-from topologies.networks.rails import too_many_rails
 from topologies.pages.text import decode
 from topologies.parts import Network
 
@@ -76,6 +76,8 @@ def _collected(sources: Sequence[str], networks: Sequence[str], ray: str | None,
     else:
         stdin = sys.stdin.buffer if sys.stdin is not None else None
         machines, warnings = read_hosts(sources, leave_out=networks, keep_going=keep_going, stdin=stdin, say=note)
+    if networks and sum(machine.network is not None for machine in machines.values()) > 1:
+        machines = {name: machine.replace(network=None) for name, machine in machines.items()}
     topology = collect(machines, warnings=warnings)
     if not networks:
         return topology
@@ -88,8 +90,8 @@ def _collected(sources: Sequence[str], networks: Sequence[str], ray: str | None,
     said = [warning for _, found in stated for warning in found]
     joined = topology.replace(network=join([*(network for network, _ in stated), *further]))
     # What somebody wrote into the files before may be right with the network as it is now, and the other way round.
-    kept = [warning for warning in topology.warnings if warning not in too_many_rails(topology)]
-    return joined.replace(warnings=tuple(dict.fromkeys((*kept, *said, *too_many_rails(joined)))))
+    kept = [warning for warning in topology.warnings if warning not in doubts(topology)]
+    return joined.replace(warnings=tuple(dict.fromkeys((*kept, *said, *doubts(joined)))))
 
 
 def summary(topology: Topology) -> str:

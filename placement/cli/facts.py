@@ -153,7 +153,7 @@ def _mig(mig: Mig | None) -> str | None:
         return "off"
     count: dict[str, int] = {}
     for instance in mig.instances:
-        profile = printable(instance.profile or "?")
+        profile = printable(instance.profile or _mib([instance.memory_mib]) or "?")
         count[profile] = count.get(profile, 0) + 1
     return ", ".join(f"{number} × {profile}" for profile, number in count.items()) or "on"
 

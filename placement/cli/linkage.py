@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 
@@ -17,29 +18,41 @@ from placement.cli.table import counted
 from placement.cli.wrap import wrapped
 from placement.drawing.roles import spans
 from placement.drawing.shapes import printable
-from topologies.domains import is_pcie_only, islands
+from topologies.domains import amd_hosts, is_pcie_only, islands
 from topologies.links import DIRECT_KINDS, LinkKind, parse_code
-from topologies.model import Pair, Topology
-from topologies.paths import closeness
+from topologies.model import Gpu, Pair, Topology
+from topologies.paths import closeness, shared
 from topologies.peer import blocked, summary
+from topologies.peer_kinds import all_kinds
 
-_ASK = "join `nvidia-smi topo -m`"
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """What a maker of GPUs calls the links between them, and what prints them."""
+
+    link: str
+    ask: str
+
+
+_NVIDIA = _Maker("NVLink", "join `nvidia-smi topo -m`")
+_AMD = _Maker("XGMI", "join `rocm-smi --showtopo`")
 
 
 def linkage(part: Topology, width: int) -> Iterator[RenderableType]:
     """Yield what is known of the links of *part*, a machine of one host."""
+    maker = _AMD if amd_hosts(part) else _NVIDIA
+    unknown = f"islands: not known, {maker.link} is not stated"
     if part.links and not is_pcie_only(part):
         together = islands(part)
-        link = "XGMI" if "XGMI" in part.links.values() else "NVLink"
-        yield wrapped(_islands(part, together, link), width)
+        yield wrapped(_islands(part, together, maker.link), width)
         yield ""
         yield matrix(part, together, width)
         yield wrapped(legend(part, together), width)
     elif part.links:
-        yield wrapped(f"islands: not known, NVLink is not stated (`topo -mp` shows PCIe paths only; {_ASK})", width)
+        yield wrapped(f"{unknown} (`topo -mp` shows PCIe paths only; {maker.ask})", width)
         yield from _levels(part, part.links, width)
     elif levels := pcie_levels(part):
-        yield wrapped(f"islands: not known, NVLink is not stated; the PCIe levels are those of the bridges above the GPUs ({_ASK})", width)
+        yield wrapped(f"{unknown}; the PCIe levels are those of the bridges above the GPUs ({maker.ask})", width)
         yield from _levels(part, levels, width)
     elif len(part.gpus) > 1:
         yield "how the GPUs are linked is not stated"
@@ -47,23 +60,43 @@ def linkage(part: Topology, width: int) -> Iterator[RenderableType]:
 
 
 def _peer_to_peer(part: Topology) -> Iterator[str]:
-    """Yield what turns peer-to-peer copies off, in the words of plans; then the states that these words do not tell in full."""
+    """Yield what turns peer-to-peer copies off: in the words of plans, or state by state where these would shorten it."""
     off = blocked(part)
-    told = summary(off, range(len(part.gpus)))
-    if told is not None:
-        yield printable(told)
-    is_shortened = told is None or "…" in told or "more like it" in told
-    yield from peer_access(part, without=() if is_shortened else off)
+    gpus = range(len(part.gpus))
+    told = summary(off, gpus)
+    if told is None or not ("…" in told or "more like it" in told):
+        yield from [] if told is None else [printable(told)]
+        yield from peer_access(part, without=off)
+        return
+    states = {(pair, state) for kind in all_kinds(part).values() for pair, state in kind.items()}
+    others = {pair: why for pair, why in off.items() if (pair, why.partition(":")[0]) not in states}
+    if (rest := summary(others, gpus)) is not None:
+        yield printable(rest)
+    yield from peer_access(part, over_host=off)
 
 
 def pcie_levels(part: Topology) -> dict[Pair, str]:
     """Return how close the pairs of *part* are over PCIe, by what is stated besides links."""
     found = dict(part.pcie_links)
+    has_switches_only = any(gpu.pcie is not None and gpu.pcie.path and gpu.pcie.root is None for gpu in part.gpus)
     for a, b in itertools.combinations(part.gpus, 2):
         kind = closeness(a.pcie, b.pcie, a.numa, b.numa)
+        if kind is None and has_switches_only:
+            kind = _below_switches(a, b)
         if kind is not None:
             found.setdefault((a.index, b.index), kind.value)
     return found
+
+
+def _below_switches(a: Gpu, b: Gpu) -> LinkKind | None:
+    """Return how close two GPUs are by switches and NUMA nodes, where root complexes are not told (NCCL): PHB may be NODE there."""
+    if a.pcie is None or b.pcie is None or None in (a.numa, b.numa):
+        return None
+    if a.numa != b.numa:
+        return LinkKind.SYS
+    if not (common := shared(a.pcie, b.pcie)):
+        return LinkKind.PHB
+    return LinkKind.PIX if common == len(a.pcie.path) == len(b.pcie.path) else LinkKind.PXB
 
 
 def _levels(part: Topology, levels: Mapping[Pair, str], width: int) -> Iterator[RenderableType]:

@@ -107,8 +107,12 @@ def legend(topology: Topology, islands: Sequence[Sequence[int]], *, unknown: str
     return " · ".join(words)
 
 
-def peer_access(topology: Topology, *, without: Container[Pair] = ()) -> Iterator[str]:
-    """Yield which pairs, but for those *without*, have no peer-to-peer access, and why; one sentence when all that are stated have it."""
+def peer_access(topology: Topology, *, without: Container[Pair] = (), over_host: Container[Pair] = ()) -> Iterator[str]:
+    """
+    Yield which pairs, but for those *without*, have no peer-to-peer access, and why; one sentence when all that are stated have it.
+
+    That copies go through host memory is said of the pairs *over_host*.
+    """
     alike: list[tuple[list[str], Mapping[Pair, str]]] = []
     for kind, stated in all_kinds(topology).items():
         what = _CAPABILITIES.get(kind)
@@ -118,10 +122,12 @@ def peer_access(topology: Topology, *, without: Container[Pair] = ()) -> Iterato
         elif what:
             whats.append(what)
     for whats, stated in alike:
-        yield from _of_kinds(whats, stated, without)
+        yield from _of_kinds(whats, stated, without, over_host)
 
 
-def _of_kinds(whats: Sequence[str], stated: Mapping[Pair, str], without: Container[Pair]) -> Iterator[str]:
+def _of_kinds(
+    whats: Sequence[str], stated: Mapping[Pair, str], without: Container[Pair], over_host: Container[Pair]
+) -> Iterator[str]:
     title = "peer-to-peer access" + (f" ({', '.join(whats)})" if whats else "")
     states: dict[str, list[Pair]] = {}
     for pair, state in sorted(stated.items()):
@@ -135,7 +141,8 @@ def _of_kinds(whats: Sequence[str], stated: Mapping[Pair, str], without: Contain
             continue
         why = f", {_STATES[state]}" if state in _STATES else ""
         is_off = "is unknown" if state == "U" else "is off"
-        yield f"{title} {is_off} between {_pairs(pairs)} ({printable(state)}{'' if state == 'U' else why})"
+        so = ": copies go through host memory" if all(pair in over_host for pair in pairs) else ""
+        yield f"{title} {is_off} between {_pairs(pairs)} ({printable(state)}{'' if state == 'U' else why}){so}"
 
 
 def _pairs(pairs: Sequence[Pair]) -> str:

@@ -60,6 +60,8 @@ def network(topology: Topology) -> Iterator[str]:
     """Yield what joins the hosts: NICs first, then each domain below the one it is within."""
     net = topology.network
     if net is None:
+        if len(topology.hosts) > 1:
+            yield "network: not stated (`placement collect --network FILE` joins it)"
         return
     yield f"network: {rail_words(net)}".rstrip()
     depth: dict[str, int] = {}

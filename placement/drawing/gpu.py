@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.drawing.roles import Tenant
-from placement.drawing.shapes import Anchor, Box, Panel, Shape, Text, TextStyle, fit, printable, text_width
+from placement.drawing.shapes import (
+    Anchor,
+    Box,
+    Panel,
+    Shape,
+    Text,
+    TextStyle,
+    fit,
+    fit_middle,
+    printable,
+    text_width,
+)
 from placement.rules import Rules
 from topologies.cards import Card
 from topologies.model import Gpu
@@ -24,6 +35,7 @@ _LINE = 15
 CHIP = 19
 _CHIP_STEP = 22
 _RANK_GAP = 8
+_MOST_NAME_LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +68,7 @@ def face(gpu: Gpu, card: Card | None, tenants: tuple[Tenant, ...] | None) -> Fac
     """Return what the box of *gpu* says, which is a *card*."""
     product = printable(gpu.name or "") or (card.name if card else None)
     memory = f"{gpu.memory_mib / 1024:.0f} GiB" if gpu.memory_mib else None
-    short = _short(card) if card else product
+    short = [_short(card)] if card else _in_lines(product or "")
     roles = [printable(t.name if t.rank is None else f"{t.name} rank {t.rank}") for t in tenants or ()]
     more = [fact for fact in (memory, _in_use(gpu), port_name(gpu.pcie), _mig(gpu.mig)) if fact]
     if not gpu.is_named:
@@ -65,7 +77,7 @@ def face(gpu: Gpu, card: Card | None, tenants: tuple[Tenant, ...] | None) -> Fac
     name = f"GPU {gpu.index}"
     return Face(
         name=name,
-        details=tuple(fact for fact in (short, *more) if fact),
+        details=(*short, *more),
         hint=f"{name}: {', '.join(known)}" if known else name,
         tenants=tenants,
         is_named=gpu.is_named,
@@ -99,7 +111,7 @@ def draw_gpu(box: Box, face: Face) -> list[Shape]:
     ]
     y = box.y + _HEAD
     for line in face.details:
-        shapes.append(Text(x, y + 10, fit(line, TextStyle.DETAIL, room), TextStyle.DETAIL))
+        shapes.append(Text(x, y + 10, fit_middle(line, TextStyle.DETAIL, room), TextStyle.DETAIL))
         y += _LINE
     y += 4
     for tenant in face.tenants or ():
@@ -159,3 +171,16 @@ def _mig(mig: Mig | None) -> str | None:
 def _short(card: Card) -> str:
     """Name a card without its memory, which has a line of its own: ``A100``, ``H100 NVL``."""
     return re.sub(r"-\d+gb$", "", card.slug).replace("-", " ").upper().replace("PCIE", "PCIe")
+
+
+def _in_lines(product: str) -> list[str]:
+    """Return the name of a card that the catalogue lacks, on as many lines as it needs: any word of it may tell the model."""
+    room = _WIDEST - 2 * _PAD
+    lines: list[str] = []
+    for word in product.split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and (text_width(joined, TextStyle.DETAIL) <= room or len(lines) == _MOST_NAME_LINES):
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    return lines

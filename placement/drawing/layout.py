@@ -32,7 +32,7 @@ from placement.drawing.row import Cell
 from placement.drawing.shapes import Picture, Shape, Text, TextStyle, fit, printable
 from placement.drawing.tree import host_frames
 from placement.hosts import HostGroup, alone, host_groups, name_list, only
-from topologies.domains import is_pcie_only, islands
+from topologies.domains import amd_hosts, is_pcie_only, islands
 from topologies.graph import machine_graph
 from topologies.model import Topology
 from topologies.peer import blocked, in_doubt, summary
@@ -98,7 +98,7 @@ def picture(
         right = max(right, _MARGIN + sum(block.width + GAP for block in row) - GAP)
         y += max(block.height for block in row) + GAP
     bottom = y - GAP
-    notes = _notes(on_gpu, joined)
+    notes = _notes(on_gpu, joined, are_named=all(gpu.name is not None for gpu in part.gpus))
     if nics:
         notes.append(nic_note(part))
     notes += _unusual(topology)
@@ -144,20 +144,21 @@ def describe(topology: Topology, groups: Sequence[HostGroup]) -> str:
         who = "" if topology.hosts == (None,) else f"{printable(name_list(group.hosts))}: "
         what = f"{len(part.gpus)} GPU{'s' * (len(part.gpus) != 1)}"
         is_told = part.links_complete and not is_pcie_only(part)
-        none = "no NVLink" if is_told else "NVLink is not stated"
+        maker = "XGMI" if amd_hosts(part) else "NVLink"
+        none = f"no {maker}" if is_told else f"{maker} is not stated"
         cards_said = f" ({', '.join(cards)})" if cards else ""
-        links = "; ".join(f"NVLink joins {spans(island)}" for island in joined) or none
+        links = "; ".join(f"{maker} joins {spans(island)}" for island in joined) or none
         sentences.append(f"{who}{what}{cards_said}, {links}.")
     return " ".join(sentences)
 
 
-def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle]) -> list[str]:
-    """Return what the numbers in the drawing mean."""
+def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle], *, are_named: bool) -> list[str]:
+    """Return what the numbers in the drawing mean; *are_named* tells that a source names all cards."""
     notes = []
     if any(tenant.rank is not None for there in on_gpu for tenant in there):
         notes.append("number after a role: its rank on that GPU")
     if joined:
-        notes.append(rates(joined))
+        notes.append(rates(joined, are_named=are_named))
     return notes
 
 

@@ -34,7 +34,7 @@ ARC_STEP = 24
 _THIN, _THICK = 3.0, 7.0
 
 NO_RATE = 0.0
-"""GB/s of a link in a drawing when no source names its cards, by which it would have to be computed."""
+"""GB/s of a link in a drawing when its cards, by which it would have to be computed, are not known."""
 _ARC_STEPS = 32
 
 
@@ -137,8 +137,12 @@ def plate(name: Text) -> Box:
     return Box(box.x - 3, box.y - 1, box.width + 6, box.height + 2)
 
 
-def rates(bundles: Sequence[Bundle]) -> str:
-    """Return what the numbers at links mean, and the numbers that the links do not show themselves."""
+def rates(bundles: Sequence[Bundle], *, are_named: bool = False) -> str:
+    """
+    Return what the numbers at links mean, and the numbers that the links do not show themselves.
+
+    *are_named* tells that a source names all cards: then it is the catalogue that lacks one whose links have no rate.
+    """
     found: dict[tuple[int, str], set[float]] = {}
     for bundle in bundles:
         if not bundle.is_bar and not bundle.is_pair:
@@ -146,7 +150,8 @@ def rates(bundles: Sequence[Bundle]) -> str:
                 found.setdefault((link.nvlinks, link.code), set()).add(link.gb_per_s)
     codes = [f"{key[1]} {speed}" for key in sorted(found) if (speed := _speed(found[key]))]
     if not codes and not any(link.gb_per_s for bundle in bundles for link in bundle.links.values()):
-        return "what the links carry is not known: no source names the cards"
+        why = "the catalogue has no such card" if are_named else "no source names the cards"
+        return f"what the links carry is not known: {why}"
     return f"{', '.join(codes) or 'GB/s:'} between two GPUs, one direction"
 
 

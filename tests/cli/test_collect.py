@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,21 @@ def test_numbers_and_tree_may_come_from_two_files(placement, dumps, tmp_path):
     process = placement("collect", "dumps", "--network", "net.yaml", "--network", "topology.conf", "--json")
     network = json.loads(process.stdout)["network"]
     assert (network["rails"], network["gb_per_s"], len(network["domains"])) == (8, 50, 1)
+
+
+def test_networks_of_cluster_files_are_joined_knowingly(placement, tmp_path):
+    """Two files that each have one need `--network`, which wins; one beside a host without any is taken for all, and that is said."""
+    for name, machine in (("a", "dgx-h100 x 2 @ 8x50GB/s"), ("b", "dgx-h100 x 2 @ 4x25GB/s")):
+        text = placement("topology", machine, "--yaml").stdout
+        (tmp_path / f"{name}.yaml").write_text(re.sub(r"\bhost(?=[0-9])", name, text))
+    (tmp_path / "c.txt").write_text(machine_text("dgx-h100"))
+    (tmp_path / "net.yaml").write_text("rails: 2\ngb_per_s: 12.5\n")
+    refused = placement("collect", "a.yaml", "b.yaml", "-o", "x.yaml")
+    assert (refused.returncode, "a, b each state a network" in refused.stderr) == (2, True)
+    process = placement("collect", "a.yaml", "b.yaml", "--network", "net.yaml", "--json")
+    assert json.loads(process.stdout)["network"] == {"rails": 2, "gb_per_s": 12.5}
+    warning = "warning: c states no network: the rails of a are taken for all hosts"
+    assert warning in placement("collect", "a.yaml", "c.txt", "--json").stderr.splitlines()
 
 
 def test_an_output_is_not_replaced_unless_told(placement, dumps, tmp_path):

@@ -86,6 +86,7 @@ def cluster() -> Topology:
     gpus = tuple(gpu.replace(memory_used_mib=4 + gpu.index % 3 * 900) for gpu in big.gpus)
     gpus += tuple(gpu.replace(index=start + gpu.index, host="login") for gpu in small.gpus)
     names = [f"node{k}" for k in range(128)]
+    doubt = "the network does not say where login hangs: in no switch or block"
     leaves = (NetworkDomain(f"leaf{k}", "leaf", tuple(names[16 * k : 16 * k + 16]), "fat-tree", 400.0) for k in range(8))
     return big.replace(
         gpus=gpus,
@@ -96,6 +97,7 @@ def cluster() -> Topology:
         nics={**big.nics, **small.nics},
         network=Network(8, 50.0, (NetworkDomain("fat-tree", "spine", tuple(names)), *leaves)),
         host_facts={name: Host(2063872 + 512 * k, 224) for k, name in enumerate(names)},
+        warnings=(doubt,),
     )
 
 
@@ -242,7 +244,7 @@ def test_a_cluster_of_1028_gpus_takes_little_time_and_few_lines():
     topology = cluster()
     start = time.perf_counter()
     lines = shown(topology, 80).splitlines()
-    assert len(lines) < 80
+    assert len(lines) <= 80
     assert time.perf_counter() - start < 2
 
 
@@ -328,6 +330,30 @@ def test_what_a_summary_shortens_is_listed():
     assert "4 and 5 (CNS, the chipset does not support it)" in " ".join(shown(topology, 80).split())
 
 
+@pytest.mark.parametrize("code", ["CNS", "NS", "GNS"])
+@pytest.mark.parametrize("count", [4, 8])
+def test_peer_access_that_is_off_is_told_once(code, count):
+    """Also where a summary would shorten it, and where an IOMMU turns off what the driver has no word about."""
+    half = count // 2
+    states = {pair: code if pair[0] < half <= pair[1] else "OK" for pair in itertools.combinations(range(count), 2)}
+    links = {pair: "PIX" if state == code or pair == (0, 1) else "NV4" for pair, state in states.items()}
+    topology = Topology(tuple(map(Gpu, range(count))), links, p2p=states, p2p_kind="r")
+    text = " ".join(shown(topology, 100).split())
+    assert text.count("is off") == text.count("copies go through host memory") == 1
+    del states[0, 1]
+    text = " ".join(shown(topology.replace(p2p=states, host_facts={None: Host(iommu="translated")}), 100).split())
+    assert text.count("is off") == text.count("copies go through host memory") == 2
+    assert text.count(f"({code}, ") == 1
+    assert text.count("the IOMMU translates addresses") == 1
+
+
+def test_an_instance_without_a_profile_is_told_by_its_memory():
+    parts = (MigInstance(None, memory_mib=4864), MigInstance(None, memory_mib=4864), MigInstance("3g.40gb", memory_mib=40320))
+    text = shown(Topology((Gpu(0, mig=Mig(True, parts)), Gpu(1, mig=Mig(True, (MigInstance(),))))), 80)
+    assert "2 × 4864 MiB, 1 × 3g.40gb" in text
+    assert "1 × ?" in text
+
+
 def test_mig_that_is_on_claims_no_instances_that_nobody_counted():
     text = shown(Topology((Gpu(0, mig=Mig(True)), Gpu(1, mig=Mig(False)))), 80)
     assert re.search(r"^0 +on$", text, re.MULTILINE)
@@ -393,9 +419,46 @@ def test_what_planning_needs_and_nobody_states_is_named(source, line):
 def test_of_a_part_only_the_rest_is_missing():
     gpus = (Gpu(0, name="NVIDIA L4"), Gpu(1, memory_mib=100), Gpu(2, is_named=False))
     assert missing(Topology(gpus, {(0, 1): "SYS"})) == (
-        "not stated: cards, memory of GPUs 1–2 (join `nvidia-smi -q`, or say --gpu); links of 2 pairs of GPUs (join `nvidia-smi topo -m`)"
+        "not stated: cards of GPUs 1–2, memory of GPUs 0, 2 (join `nvidia-smi -q`, or say --gpu); "
+        "links of 2 pairs of GPUs (join `nvidia-smi topo -m`)"
     )
     assert missing(sources.load("dgx-h100")) is None
+
+
+def test_every_maker_has_its_remedies():
+    """Also of hosts in one cluster; which host is whose, its links or its cards tell."""
+    hosts = ("amd", "amd", "amd2", "amd2", "nv", "nv")
+    names = (None, None, "AMD Instinct MI250X", None, None, None)
+    gpus = tuple(Gpu(i, host=host, name=name) for i, (host, name) in enumerate(zip(hosts, names, strict=True)))
+    assert missing(Topology(gpus, {(0, 1): "PCIE"})) == (
+        "not stated: cards, memory of GPUs 4–5 (join `nvidia-smi -q`, or say --gpu); cards of GPUs 0–1, 3, memory of GPUs 0–3 "
+        "(join `rocm-smi --showproductname --showmeminfo vram`, or say --gpu); links of 1 pair of GPUs (join `nvidia-smi topo -m`); "
+        "links of 1 pair of GPUs (join `rocm-smi --showtopo`)"
+    )
+
+
+@pytest.mark.parametrize(("code", "link"), [("PCIE", "XGMI"), ("SYS", "NVLink"), ("PHB", "NVLink")])
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_machine_without_direct_links_is_denied_those_of_its_maker(code, link, count):
+    gpus = tuple(Gpu(k) for k in range(count))
+    text = shown(Topology(gpus, dict.fromkeys(itertools.combinations(range(count), 2), code)), 80)
+    assert f"islands: none, no two GPUs are joined by {link}\n" in text
+
+
+def test_a_cluster_says_that_its_network_is_not_stated():
+    alone = shown(Topology((Gpu(0), Gpu(1))), 80)
+    assert "network" not in alone
+    assert "network: not stated" in shown(Topology((Gpu(0, host="a"), Gpu(1, host="b"))), 80)
+    joined = Topology((Gpu(0, host="a"), Gpu(1, host="b")), network=Network(gb_per_s=50.0))
+    assert "network: not stated" not in shown(joined, 80)
+
+
+def test_switches_of_nccl_tell_pcie_levels_where_root_complexes_are_not_told():
+    paths = (("s0",), ("s0",), ("s0", "s1"), (), ("t0",), ("t1",))
+    gpus = tuple(Gpu(k, numa="0" if k < 4 else "1", pcie=Pcie(gen=4, path=path)) for k, path in enumerate(paths))
+    found = cells(matrix_of(shown(Topology(gpus, format="nccl-topo-xml"), 100)))
+    near = {(0, 1): "PIX", (0, 2): "PXB", (1, 2): "PXB", (0, 3): "PHB", (1, 3): "PHB", (2, 3): "PHB", (4, 5): "PHB"}
+    assert found == found | {pair: near.get(pair, "SYS") for pair in itertools.combinations(range(6), 2)}
 
 
 def test_processes_of_a_cluster_stand_at_the_numbers_that_plans_use():

@@ -211,6 +211,8 @@ def test_links_of_cards_that_nobody_names_have_no_bandwidth(topology):
     drawn = picture(topology)
     assert not [text.words for text in texts(drawn) if "GB/s" in text.words]
     assert words(drawn, TextStyle.LEGEND) == ["what the links carry is not known: no source names the cards"]
+    strange = topology.replace(gpus=tuple(gpu.replace(name="NVIDIA Z900 Prototype") for gpu in topology.gpus))
+    assert " ".join(words(picture(strange), TextStyle.LEGEND)) == "what the links carry is not known: the catalogue has no such card"
     named = topology.replace(gpus=tuple(gpu.replace(name="NVIDIA A100-SXM4-80GB") for gpu in topology.gpus))
     assert [text.words for text in texts(picture(named)) if "GB/s" in text.words]
 
@@ -287,6 +289,19 @@ def test_a_description_denies_no_nvlink_that_is_only_not_stated():
     assert picture(told).description == "2 GPUs, no NVLink."
     for vague in (told.replace(links={}), told.replace(format="topo-mp", formats=())):
         assert picture(vague).description == "2 GPUs, NVLink is not stated."
+
+
+def test_a_description_calls_links_what_their_maker_does():
+    assert picture(machine("X PCIE\nPCIE X")).description == "2 GPUs, no XGMI."
+    assert picture(machine("X XGMI\nXGMI X")).description == "2 GPUs, XGMI joins 0–1."
+    assert picture(machine("X NV4\nNV4 X")).description == "2 GPUs, NVLink joins 0–1."
+
+
+@pytest.mark.parametrize("name", ["AMD INSTINCT MI250 (MCM) OAM AC MBA", "NVIDIA DRIVE-PG199-PROD Engineering Sample 64GB", "Z1"])
+def test_a_card_that_the_catalogue_lacks_shows_all_of_its_name(name):
+    drawn = picture(Topology((Gpu(0, name=name), Gpu(1))))
+    assert " ".join(words(drawn, TextStyle.DETAIL)) == name
+    assert faults(drawn) == []
 
 
 def test_a_mesh_that_no_eye_can_follow_is_a_bar_that_counts():

@@ -116,3 +116,21 @@ def test_short_names_stand_for_exactly_the_names(names):
             first, last = span.split("-")[0], span.split("-")[-1]
             found += [f"{run[1]}{k:0{len(first)}}{run[3]}" for k in range(int(first), int(last) + 1)]
     assert sorted(found) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("word", "first", "second"),
+    [
+        ("gpu_links_GBps", {"links": {"0": 25.0}}, {"links": {"0": "inactive"}}),
+        ("gpu_links_GBps", {"links": {"0": 25.0}}, None),
+        ("gpu_links_up", 12, 11),
+    ],
+)
+def test_hosts_whose_nvlinks_differ_are_not_alike(word, first, second):
+    def kinds(*facts):
+        gpus = tuple(Gpu(k, host=f"h{k}") for k in range(2))
+        stated = {word: {str(k): fact for k, fact in enumerate(facts) if fact is not None}}
+        return len(host_groups(Topology(gpus, stated=stated)))
+
+    assert kinds(first, second) == 2
+    assert kinds(first, first) == kinds(second, second) == 1

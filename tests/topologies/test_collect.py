@@ -33,6 +33,7 @@ TOPO = (
     "GPU0\t X \tNV4\tPIX\t0-3\nGPU1\tNV4\t X \tSYS\t0-3\nNIC0\tPIX\tSYS\t X \n\nNIC Legend:\n\n  NIC0: mlx5_0\n"
 )
 NAMES = "index, name, memory.total [MiB]\n0, NVIDIA L4, 23034 MiB\n1, NVIDIA L4, 23034 MiB\n"
+LIST = "".join(f"GPU {k}: NVIDIA L4 (UUID: GPU-0000000{k}-77ac-ef63-88a5-b8c4d0c906dc)\n" for k in range(2))
 HOSTS = ("node2", "node10", "gpu-a.example.com")
 
 PREFIXES: dict[str, Callable[[str], str]] = {
@@ -82,6 +83,7 @@ def test_every_output_is_told_apart(style: str, text: str) -> None:
 
 
 MARKS: dict[str, Callable[[str], str]] = {
+    "tab, as of parallel --tag": lambda host: f"{host}\t",
     "square": lambda host: f"[{host}] ",
     "square, colon": lambda host: f"[{host}]: ",
     "angle": lambda host: f"<{host}> ",
@@ -116,6 +118,107 @@ def test_names_that_could_be_others_count_where_each_has_an_output(style: str, t
         given = "".join(HEADINGS[style](host) + text for host in ALIKE)
     said = by_host(given, is_collecting=is_collecting)
     assert {host: part.strip() for host, part in said.items()} == dict.fromkeys(sorted(ALIKE, key=natural), text.strip())
+
+
+@pytest.mark.parametrize("name", ["gpu01", "gpu-01", "dgx-1", "host1", "machine1", "cpu01", "step1", "test1"])
+@pytest.mark.parametrize("style", [*PREFIXES, *HEADERS, *HEADINGS])
+def test_hosts_may_be_called_like_other_things(style: str, name: str) -> None:
+    """What a launcher names is a host, and so is what stands before each line of a whole output; a heading that names a step is none."""
+    hosts = tuple(f"{name[:-1]}{k}" for k in (1, 2, 3))
+    if style in PREFIXES:
+        given = interleaved(PREFIXES[style], hosts)
+    else:
+        given = "".join((HEADERS | HEADINGS)[style](host) + TOPO for host in hosts)
+    is_weak = (style in HEADINGS and style != "ansible") or style == "one line"
+    said = by_host(given, is_collecting=True)
+    assert [*said] == ([] if is_weak and name in ("step1", "test1") else [*hosts])
+
+
+@pytest.mark.parametrize("names", [("node1", "node2", "gpu01"), ("gpu01", "node1", "host3")])
+@pytest.mark.parametrize("style", ["pdsh", "ansible", "clush -b", "prompt"])
+def test_one_host_among_others_is_not_lost(style: str, names: tuple[str, ...]) -> None:
+    given = interleaved(PREFIXES[style], names) if style in PREFIXES else "".join(HEADERS[style](host) + TOPO for host in names)
+    assert {*by_host(given)} == {*names}
+
+
+def test_a_file_called_by_an_address_is_of_that_host(tmp_path: Path) -> None:
+    hosts = ("10.0.1.7", "10.0.2.7")
+    for host in hosts:
+        (tmp_path / f"{host}.txt").write_text(TOPO)
+    machines, _ = read_hosts([str(tmp_path)])
+    assert [*machines] == [*hosts]
+    assert [*by_host("".join(f"==> {host}.txt <==\n{TOPO}" for host in hosts))] == [*hosts]
+
+
+def test_labels_of_devices_are_no_hosts() -> None:
+    given = "GPU0: 1b:00.0 3D controller: NVIDIA Corporation\nGPU1: 1c:00.0 3D controller: NVIDIA Corporation\nNIC0: mlx5_0\n"
+    assert by_host(given, is_collecting=True) == {}
+
+
+@pytest.mark.parametrize(
+    "command", ["ssh {}", "ssh -p 22 -o X=y root@{}", "kubectl exec {} --", "kubectl -n rl exec -it {} -c main --", "oc exec {}"]
+)
+def test_a_command_that_runs_elsewhere_names_the_host(command: str) -> None:
+    given = "".join(f"me@login:~$ {command.format(host)} nvidia-smi topo -m\n{TOPO}" for host in HOSTS)
+    assert [*by_host(given)] == sorted(HOSTS, key=natural)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "me@gpu01:~$ docker exec vllm-0 nvidia-smi topo -m",
+        "root@3f2a1b9c0d4e:/# nvidia-smi topo -m",
+        "me@gpu01:~$ kubectl exec pod-0 -- nvidia-smi",
+        "me@gpu01.example.com:~$ nvidia-smi topo -m",
+    ],
+)
+def test_a_container_is_on_the_host_of_the_prompt_before(inner: str) -> None:
+    """One machine, asked outside and inside, is one."""
+    given = f"me@gpu01:~$ nvidia-smi -L\n{LIST}{inner}\n{TOPO}"
+    assert by_host(given) == {}
+    assert len(read_text(given).gpus) == 2
+
+
+@pytest.mark.parametrize("inner", ["$ ssh other nvidia-smi topo -m", "me@login:~$ nvidia-smi topo -m", "$ docker exec vllm nvidia-smi"])
+def test_a_launcher_says_whose_block_it_is(inner: str) -> None:
+    given = "".join(HEADERS["clush -b"](host) + f"{inner}\n{TOPO}" for host in HOSTS)
+    assert [*by_host(given)] == sorted(HOSTS, key=natural)
+
+
+def test_two_matrices_of_two_commands_are_no_repetition() -> None:
+    given = f"$ nvidia-smi topo -m\n{TOPO}$ nvidia-smi topo -mp\n{TOPO}"
+    machines, _ = read_hosts(["-"], stdin=io.BytesIO(given.encode()))
+    assert not [w for machine in machines.values() for w in machine.warnings if "times" in w]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "clush: node7: exited with exit code 127\n", "clush: node[7-8] (2): command timeout\n", "node7: nvidia-smi: command not found\n",
+        "----------------\npdsh@login\n----------------\nnode7: ssh exited with exit code 127\n",
+    ],
+)  # fmt: skip
+def test_what_launchers_say_of_failed_hosts_beside_blocks_is_kept(said: str) -> None:
+    blocks = "".join(HEADERS["clush -b"](host) + TOPO for host in HOSTS)
+    found = by_host(said + blocks, is_collecting=True)
+    assert found.keys() >= {*HOSTS, "node7"}
+    assert all(TOPO.strip() in found[host] for host in HOSTS)
+    with pytest.raises(TopologyError, match=r"node7"):
+        read_hosts(["-"], stdin=io.BytesIO((said + blocks).encode()))
+
+
+def test_all_hosts_that_failed_are_named_at_once() -> None:
+    said = interleaved(PREFIXES["pdsh"]) + "node20: nvidia-smi: command not found\nnode21: nvidia-smi: command not found\n"
+    with pytest.raises(TopologyError, match=r"node20.*not found.*; node21 failed, too \(--keep-going"):
+        read_hosts(["-"], stdin=io.BytesIO(said.encode()))
+
+
+def test_outputs_that_nobody_names_are_told_of() -> None:
+    """Two hosts may have printed them, and as one machine half of the GPUs would be gone."""
+    machines, _ = read_hosts(["-"], stdin=io.BytesIO(f"before\n{TOPO}after\n{TOPO}".encode()))
+    assert [w for machine in machines.values() for w in machine.warnings if "the same output stands there 2 times" in w]
+    machines, _ = read_hosts(["-"], stdin=io.BytesIO(TOPO.encode()))
+    assert not [w for machine in machines.values() for w in machine.warnings]
 
 
 def test_ray_names_the_address_of_a_task_that_it_does_not_name() -> None:
@@ -286,6 +389,30 @@ def test_collecting_keeps_every_host_as_it_is(names: list[str]) -> None:
         assert part.links == whole.links
         assert part.host_facts == {host: Host(1024, 8)}
     assert collect({str(host): part for host, part in split(found).items()}) == found.replace(warnings=())
+
+
+@given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), data=st.data())
+def test_what_hosts_state_of_nvlinks_stands_at_the_numbers_of_all(sizes: list[int], data: st.DataObject) -> None:
+    """And what all of them state alike of versions; each host has it again where they are split."""
+    rate = st.sampled_from([25.0, 26.562, "inactive"])
+    cuda = data.draw(st.sampled_from(["12.4", None]))
+    last = data.draw(st.sampled_from(["12.4", "12.8"]))
+    machines = {}
+    for k, size in enumerate(sizes):
+        rates = {str(g): {"name": None, "links": {"0": data.draw(rate)}} for g in range(size) if data.draw(st.booleans())}
+        stated = ({"gpu_links_GBps": rates} if rates else {}) | ({"cuda": last if k == len(sizes) - 1 else cuda} if cuda else {})
+        machines[f"n{k}"] = Topology(tuple(Gpu(g) for g in range(size)), stated=stated)
+    whole = collect(machines)
+    told = {
+        str(sum(sizes[:k]) + int(g)): facts
+        for k, machine in enumerate(machines.values())
+        for g, facts in machine.stated.get("gpu_links_GBps", {}).items()
+    }
+    assert whole.stated.get("gpu_links_GBps", {}) == told
+    assert whole.stated.get("cuda") == (cuda if cuda == last else None)
+    assert from_document(to_document(whole)).stated == whole.stated
+    for name, machine in split(whole).items():
+        assert machine.stated.get("gpu_links_GBps") == machines[str(name)].stated.get("gpu_links_GBps")
 
 
 def test_nics_are_named_after_their_host_once() -> None:
@@ -510,6 +637,7 @@ def test_a_text_of_several_hosts_is_read_as_a_cluster(tmp_path: Path) -> None:
         ("dgx-h100 x 16 @ 8x50GB/s", 16, Network(8, 50.0)),
         ("dgx-h100x2@8x400Gb/s", None, None),
         ("dgx-h100 x2@8x400Gb/s", 2, Network(8, 50.0)),
+        ("dgx-h100 X 2 @ 8X50GB/s", 2, Network(8, 50.0)),
         ("dgx-h100 × 3 @ 4 x 100 Gbit/s", 3, Network(4, 12.5)),
         ("dgx-h100*2", 2, None),
         ("a100-1 x 1", 1, None),
@@ -529,7 +657,8 @@ def test_a_cluster_in_a_few_words(words: str, hosts: int | None, network: Networ
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("dgx-h100 x 0", "1 to 4,096"), ("dgx-h100 x 99999", "1 to 4,096"), ("dgx-h10 x 2", "did you mean"),
+        ("dgx-h100 x 0", "1 to 4,096"), ("dgx-h100 x 99999", "1 to 4,096"), ("16 x dgx-h100", "write it as"),
+        ("dgx-h10 x 2", "did you mean"),
         ("dgx-h100 x 2 @ 8x50", "write it as"), ("dgx-h100 x 2 @ 8x50TB/s", "write it as"), ("dgx-h100 x 2 @ 0x50GB/s", "carries nothing"),
     ],
 )  # fmt: skip

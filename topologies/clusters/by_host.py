@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePath
 
-from topologies.clusters.marks import NAME, NO_HOSTS, by_heading, by_mark
+from topologies.clusters.headers import (
+    LAUNCHER,
+    RULE,
+    count_pods,
+    is_command,
+    is_launcher,
+    is_of_launcher,
+    named,
+)
+from topologies.clusters.marks import NAME, begins_output, by_heading, by_mark, is_host, may_be_host, shape
+from topologies.clusters.recorded import as_blocks
 from topologies.errors import TopologyError
 from topologies.networks.hosts import MOST_HOSTS, MOST_NAMES, expand, natural
 
@@ -24,19 +33,6 @@ _PREFIX = re.compile(
     r"|\[[0-9]{1,6},(?P<rank>[0-9]{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
     r"|\([^()=]{1,80} pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\) ?"  # a Ray driver
 )
-
-_HEADER = re.compile(
-    rf"(?P<rule>-{{2,200}}|={{2,200}}|\*{{2,200}}) ?(?P<ruled>(?=[^ ]*[0-9.]){NAME})(?: ?(?P=rule))?"
-    r"|==> (?P<path>[^<>]{1,400}) <=="  # head, tail
-    rf"|(?P<ansible>{NAME}) \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE!?)(?: \| rc=-?[0-9]{{1,4}} >>| => \{{)?"
-    rf"|\[[0-9]{{1,6}}\] [0-9:]{{5,12}} \[(?:SUCCESS|FAILURE)\] (?P<pssh>{NAME})(?: .*)?"
-    rf"|\[?\w[\w.-]{{0,40}}@(?P<prompt>{NAME})(?::[^$#]{{0,200}}| [^$#\]]{{0,200}}\])?[$#]( .*)?"
-)
-_LAUNCHER = re.compile(rf"{NAME} \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)|\[[0-9]{{1,6}}\] [0-9:]{{5,12}} \[(?:SUCCESS|FAILURE)\]")
-"""Headers that only a launcher writes."""
-
-_LINE = re.compile(r"-{4,}")
-_LISTED = re.compile(r"(?P<names>[A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,4000})(?: \([0-9]{1,6}\))?")
 
 _TELLS = re.compile(
     r"\b[A-Z]?PU ?\[?[0-9]|<nvidia_smi_log|<system\b|\b(?:index|name|uuid), ?\w|NVIDIA Corporation|placement/topology/v1"
@@ -65,18 +61,6 @@ _MOST_LINES = 2**18
 _MOST_JOINED = 2**26
 """Most characters of hosts with several blocks, together: a block may stand for many hosts, and would be copied for each."""
 
-_WORDS_FOR_OUTPUTS = re.compile(
-    r"(?:nvidia[-_]?smi|rocm[-_]?smi|nccl|gpu|smi)?[-_]?(?:topo(?:logy)?|gpus?|query|lspci|nvlink|p2p|xml|q|l|list|m|mp|c|smi|matrix"
-    r"|memory|pci|pcie|dcgm|dcgmi|nccl|rocm|info|status|out|output|stdout|log|graph|system)?(?:[-_](?:m|mp|q|x|l|s|c|p2p|tv|vv))*",
-    re.IGNORECASE,
-)
-
-
-def host_of_path(path: PurePath) -> str:
-    """Return the host that a file is about: its stem up to the first dot, or its folder where the stem only says what output it is."""
-    stem = path.name.partition(".")[0] or path.name
-    return path.parent.name if _WORDS_FOR_OUTPUTS.fullmatch(stem) and path.parent.name else stem
-
 
 def by_host(text: str, *, is_collecting: bool = False) -> Mapping[str, str]:
     """
@@ -94,7 +78,10 @@ def by_host(text: str, *, is_collecting: bool = False) -> Mapping[str, str]:
     TopologyError
         If there are more hosts than any machine has, or tasks of one host.
     """
-    if not _TELLS.search(text) or text.count("\n") > _MOST_LINES:
+    if text.count("\n") > _MOST_LINES:
+        return {}
+    text = as_blocks(text) or text
+    if not _TELLS.search(text):
         return {}
     lines = text.replace("\r\n", "\n").split("\n")
     for read in (_by_prefix, _by_header, by_mark, by_heading):
@@ -124,7 +111,7 @@ def stated_host(text: str) -> str | None:
     """Return the host that an output says it comes from: ``hostname: node3``, ``SLURMD_NODENAME=node3``, or a prompt."""
     for match in _STATED.finditer(text):
         name = str(match[1] or match[2])
-        if not NO_HOSTS.fullmatch(name) and name not in _NOBODY:
+        if may_be_host(name) and name not in _NOBODY:
             return name
     return None
 
@@ -152,7 +139,7 @@ def _named_tasks(said: dict[str, str], *, is_collecting: bool) -> dict[str, str]
 def _first_word(text: str) -> str | None:
     """Return the name of a host that stands alone in the first line, as ``hostname`` prints it."""
     first = text.lstrip().partition("\n")[0].strip()
-    return first if re.fullmatch(rf"(?=[^.]*[0-9-]){NAME}", first) and not first.isdecimal() and not NO_HOSTS.fullmatch(first) else None
+    return first if re.fullmatch(rf"(?=[^.]*[0-9-]){NAME}", first) and not first.isdecimal() and may_be_host(first) else None
 
 
 def _by_prefix(lines: list[str]) -> tuple[dict[str, str], set[str]]:
@@ -161,6 +148,7 @@ def _by_prefix(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     stands in other lines.
     """
     said: dict[str, list[str]] = {}
+    unsure: dict[str, list[str]] = {}    # behind words that are labels elsewhere
     certain: set[str] = set()
     told: list[tuple[str, str]] = []
     others = named = 0
@@ -169,18 +157,28 @@ def _by_prefix(lines: list[str]) -> tuple[dict[str, str], set[str]]:
         host = match[match.lastgroup] if match is not None and match.lastgroup else None
         if match is not None and match["told"]:
             told.append((match["told"], line[match.end() :]))
-        elif match is None or host is None or NO_HOSTS.fullmatch(host):
+        elif match is None or host is None or not may_be_host(host):
             others += _TELLS.search(line) is not None
         else:
-            said.setdefault(host, []).append(line[match.end() :])
+            (said if is_host(host) else unsure).setdefault(host, []).append(line[match.end() :])
             if match["pdsh"] or match["bare"] or match["srun"]:
                 certain.add(host)
             named += _TELLS.search(line, match.end()) is not None
-    if others > named:
+    hosts = _proven(unsure)
+    said |= {host: unsure[host] for host in hosts}
+    lost = sum(_TELLS.search(line) is not None for host, found in unsure.items() if host not in hosts for line in found)
+    certain -= unsure.keys() - hosts
+    if others + lost > named - lost:
         return {}, set()
     if not all(host.isdecimal() for host in said):  # else the lines of tasks have numbers, and a name would be one host more
         _add_failures(said, certain, told)
     return {host: "\n".join(found) + "\n" for host, found in said.items()}, certain
+
+
+def _proven(unsure: Mapping[str, list[str]]) -> set[str]:
+    """Return those of *unsure* names that are hosts: a whole output stands behind them, or behind others that are counted like them."""
+    whole = {shape(host) for host, found in unsure.items() if len(found) > 2 and begins_output("\n".join(found))}
+    return {host for host in unsure if shape(host) in whole}
 
 
 def _add_failures(said: dict[str, list[str]], certain: set[str], told: list[tuple[str, str]]) -> None:
@@ -205,47 +203,55 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     said: dict[tuple[str, ...], list[str]] = {}
     hosts: tuple[str, ...] = ()
     known: dict[str, tuple[str, ...]] = {}
+    told: list[tuple[str, str]] = []
     left = MOST_NAMES
+    are_pods = count_pods(lines) > 1
+    is_sure = False    # a launcher says whose block it is, whatever is run in it
     for number, line in enumerate(lines):
-        named = _named(lines, number, known)
-        if named:
-            hosts = known.setdefault(line, named)
-            left -= len(hosts) if hosts is named else 0
+        found = named(lines, number, known, are_pods=are_pods)
+        if found:
+            says_launcher = is_of_launcher(lines, number)
+            if is_sure and not says_launcher and is_command(line):
+                said[hosts].append("")
+                continue
+            is_sure = says_launcher
+            hosts = known.setdefault(line, found)
+            left -= len(hosts) if hosts is found else 0
             if left < 0:
                 return {}, set()
-            if hosts is named and _LAUNCHER.match(line.strip()):
+            if hosts is found and LAUNCHER.match(line.strip()):
                 certain.update(hosts)
-            elif hosts is named and _LINE.fullmatch(lines[number - 1].strip()):
+            elif hosts is found and RULE.fullmatch(lines[number - 1].strip()):
                 certain.update(host for host in hosts if not _is_plain(host))
+        if not found and (failure := _failure(line, hosts)) is not None:
+            told.append(failure)
+            continue
         # How a command ended stands in some headers, and is all that a host says that has failed.
-        said.setdefault(hosts, []).append(line if not named or "rc=" in line or "UNREACHABLE" in line else "")
+        said.setdefault(hosts, []).append(line if not found or "rc=" in line or "UNREACHABLE" in line else "")
     if _TELLS.search("\n".join(said.pop((), []))):
         return {}, set()
     texts: dict[str, list[str]] = {}
-    for names, found in said.items():
-        block = "\n".join(found) + "\n"
+    for names, block_lines in said.items():
+        if is_launcher(names):
+            continue
+        block = "\n".join(block_lines) + "\n"
         for host in names:
             texts.setdefault(host, []).append(block)
     if sum(len(block) for blocks in texts.values() if len(blocks) > 1 for block in blocks) > _MOST_JOINED:
         raise TopologyError("the outputs of many hosts stand here several times: give one of each")
+    for host in [host for host in texts if not host.replace(".", "").isdecimal()]:
+        if (short := host.partition(".")[0]) != host and short in texts:
+            texts[short] += texts.pop(host)    # the same, with its domain
+    if texts:
+        _add_failures(texts, certain, told)
     return {host: "".join(blocks) for host, blocks in texts.items()}, certain
 
 
-def _named(lines: list[str], number: int, known: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the hosts that line *number* announces; *known* are those of lines that were seen."""
-    line = lines[number].strip()
-    if len(line) > 4096 or not line:
-        return ()
-    if lines[number] in known:
-        return known[lines[number]]
-    if 0 < number < len(lines) - 1 and _LINE.fullmatch(lines[number - 1].strip()) and _LINE.fullmatch(lines[number + 1].strip()):
-        listed = _LISTED.fullmatch(line)
-        if listed is not None:
-            return expand(listed["names"])[:MOST_HOSTS]
-    match = _HEADER.fullmatch(line)
-    if match is None:
-        return ()
-    if match["path"]:
-        return (host_of_path(PurePath(match["path"])),)
-    host = match["ruled"] or match["ansible"] or match["pssh"] or match["prompt"]
-    return () if NO_HOSTS.fullmatch(host) else (host,)
+def _failure(line: str, hosts: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return the host that failed and the reason, if *line* of the block of *hosts* says so: a launcher's, or one before all blocks."""
+    match = _PREFIX.match(line)
+    if match is None or (host := match["told"] or match["pdsh"]) is None:
+        return None
+    reason = line[match.end() :]
+    is_said = match["told"] or ((not hosts or is_launcher(hosts)) and may_be_host(host) and _FAILED.search(reason))
+    return (host, reason + "\n") if is_said else None

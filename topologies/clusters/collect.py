@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
@@ -18,6 +19,10 @@ from topologies.parts import Host, Network
 from topologies.peer_kinds import all_kinds, fields_of
 
 FORMAT = "cluster"
+
+_OF_GPUS = ("gpu_links_GBps", "gpu_links_up")
+_OF_ALL = ("cuda",)
+"""What is kept of `Topology.stated`: facts of single GPUs, and of the machine."""
 
 
 def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -> Topology:
@@ -50,7 +55,7 @@ def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -
         start[name] = len(gpus)
         gpus += (gpu.replace(index=start[name] + gpu.index, host=name) for gpu in machine.gpus)
     fabric, unclear = fabric_domains(gpus)
-    network = _network(machines)
+    network, unstated = _network(machines)
     if fabric and not any(domain.kind == "nvlink" for domain in (network.domains if network else ())):
         network = Network(domains=fabric) if network is None else Network(
             network.rails, network.gb_per_s, (*network.domains, *fabric)
@@ -69,7 +74,7 @@ def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -
             for index, nics in sorted(m.gpu_nic.items())
         },
         format=FORMAT,
-        warnings=(*_by_text(ordered), *warnings, *unclear),
+        warnings=(*_by_text(ordered), *warnings, *unclear, *unstated),
         columns=frozenset().union(*(m.columns for m in ordered.values())),
         rows_missing=tuple(qualified(h, row) for h, m in ordered.items() for row in m.rows_missing),
         rows_partial_cells_seen={
@@ -83,6 +88,7 @@ def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -
         nic_details={qualified(h, nic): details for h, m in ordered.items() for nic, details in m.nic_details.items()},
         host_facts={h: facts for h, m in ordered.items() if (facts := _facts(m)) != Host()},
         network=network,
+        stated=_stated(ordered, start),
     )
 
 
@@ -109,6 +115,7 @@ def split(machine: Topology) -> dict[str | None, Topology]:
     for nic, device in machine.nics.items():
         nics.get(owner.get(nic.partition(":")[0] + ":"), {})[nic] = device
     local = {g: k for indices in members.values() for k, g in enumerate(indices)}
+    of_gpus = {word: _by_gpu(machine, word) for word in _OF_GPUS}
     return {
         host: Topology(
             gpus=tuple(machine.gpus[g].replace(index=local[g]) for g in indices),
@@ -130,6 +137,10 @@ def split(machine: Topology) -> dict[str | None, Topology]:
             ),
             nic_details={nic: machine.nic_details[nic] for nic in nics[host] if nic in machine.nic_details},
             host_facts={host: machine.host_facts[host]} if host in machine.host_facts else {},
+            stated=_filled(
+                {word: {str(local[g]): facts[g] for g in indices if g in facts} for word, facts in of_gpus.items()}
+                | {word: machine.stated[word] for word in _OF_ALL if word in machine.stated}
+            ),
         )
         for host, indices in members.items()
     }
@@ -160,11 +171,17 @@ def _refuse_twins(hosts: Mapping[str, Topology]) -> None:
                 )
 
 
-def _network(machines: Mapping[str, Topology]) -> Network | None:
+def _network(machines: Mapping[str, Topology]) -> tuple[Network | None, list[str]]:
+    """Return the network that one of *machines* states, and a warning if that says what the NICs of others carry, too."""
     stated = {name: machine.network for name, machine in machines.items() if machine.network is not None}
     if len(stated) > 1:
         raise TopologyError(f"{listing([*stated])} each state a network: keep it in one of them, or give --network FILE")
-    return next(iter(stated.values()), None)
+    network = next(iter(stated.values()), None)
+    others = [name for name in machines if name not in stated]
+    if network is None or not others or (network.rails is None and network.gb_per_s is None):
+        return network, []
+    state = "states" if len(others) == 1 else "state"
+    return network, [f"{listing(others)} {state} no network: the rails of {listing([*stated])} are taken for all hosts"]
 
 
 def _by_text(hosts: Mapping[str, Topology]) -> Iterator[str]:
@@ -175,6 +192,30 @@ def _by_text(hosts: Mapping[str, Topology]) -> Iterator[str]:
             about.setdefault(warning, []).append(name)
     for warning, names in about.items():
         yield f"{listing(names)}: {warning}"
+
+
+def _stated(hosts: Mapping[str, Topology], start: Mapping[str, int]) -> dict[str, Any]:
+    """Return what only one format states: of GPUs under their new indices, of hosts where it is the same for all."""
+    found: dict[str, Any] = {
+        word: {str(g + start[name]): facts for name, machine in hosts.items() for g, facts in _by_gpu(machine, word).items()}
+        for word in _OF_GPUS
+    }
+    for word in _OF_ALL:
+        values = [machine.stated.get(word) for machine in hosts.values()]
+        if values.count(values[0]) == len(values):
+            found[word] = values[0]
+    return _filled(found)
+
+
+def _by_gpu(machine: Topology, word: str) -> dict[int, object]:
+    """Return what *machine* states under *word*, by index of the GPU."""
+    facts = machine.stated.get(word)
+    indices = {str(gpu.index): gpu.index for gpu in machine.gpus}
+    return {indices[key]: value for key, value in facts.items() if key in indices} if isinstance(facts, Mapping) else {}
+
+
+def _filled(stated: Mapping[str, Any]) -> dict[str, Any]:
+    return {word: value for word, value in stated.items() if value not in (None, {})}
 
 
 def _near(hosts: Mapping[str, Topology], start: Mapping[str, int]) -> dict[int, tuple[int, ...]]:

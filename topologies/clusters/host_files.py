@@ -7,19 +7,25 @@ When to modify: files can say in another way which host they are about.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from topologies.clusters.by_host import by_host, host_of_path, stated_host, tells_of_gpus
-from topologies.clusters.marks import prefixes_of_outputs
+from topologies.clusters.by_host import by_host, stated_host, tells_of_gpus
+from topologies.clusters.marks import most_repeated, prefixes_of_outputs
+from topologies.clusters.paths import host_of_path, stem_of
 from topologies.documents import document_read
 from topologies.errors import NotRecognised, TopologyError
 from topologies.files import read_source
 from topologies.merging.merge import merge
 from topologies.model import Topology
+from topologies.pages.reading import listing
 from topologies.pages.text import TAKEN_AS_ONE, decode
 from topologies.read import read_text
+
+_PCIE_MATRIX = re.compile(r"topo\s+(?:-mp|--matrix-pci)\b")
+"""Prints the same as `topo -m` where there is no NVLink."""
 
 MOST_FILES = 2**14
 
@@ -65,10 +71,10 @@ def read_hosts(
     warnings: list[str] = []
     others = {os.path.realpath(path) for path in leave_out}
 
+    failures: dict[str, TopologyError] = {}
+
     def fail(host: str, error: TopologyError) -> None:
-        if not keep_going:
-            about = "" if host in str(error) else f"host {host}: "
-            raise TopologyError(f"{about}{error} (--keep-going leaves out hosts that cannot be read)")
+        failures.setdefault(host, error)
         warnings.append(f"the host {host} was left out: {error}")
 
     failed: set[str] = set()
@@ -101,10 +107,20 @@ def read_hosts(
             parts = [_read_once(text, name, read) for name, text in found]
             machine = merge(parts, names=[name for name, _ in found])
             _refuse_several(machine, found)
-            machines[host] = machine
+            machines[host] = machine.replace(warnings=(*machine.warnings, *_repeated(found)))
         except TopologyError as error:
             fail(host, error)
+    if failures and not keep_going:
+        raise _failed(failures)
     return machines, tuple(warnings)
+
+
+def _failed(failures: Mapping[str, TopologyError]) -> TopologyError:
+    """Return what went wrong with the first host, and which others failed."""
+    (host, error), *others = failures.items()
+    about = "" if host in str(error) else f"host {host}: "
+    also = f"; {listing([name for name, _ in others])} failed, too" if others else ""
+    return TopologyError(f"{about}{error}{also} (--keep-going leaves out hosts that cannot be read)")
 
 
 def _read_once(text: str, name: str, read: dict[str, Topology]) -> Topology:
@@ -149,6 +165,16 @@ def _refuse_several(machine: Topology, found: list[tuple[str, str]]) -> None:
             )
 
 
+def _repeated(found: list[tuple[str, str]]) -> list[str]:
+    """Return a warning if a text has the same output several times: it may be that of several hosts that nobody names."""
+    texts = [text for _, text in found if not document_read.looks_like(text) and _PCIE_MATRIX.search(text) is None]
+    times = max(map(most_repeated, texts), default=0)
+    if times < 2:
+        return []
+    said = "and is taken as that of one machine: if it is that of several hosts, write the name before each (node0: )"
+    return [f"the same output stands there {times} times, {said}"]
+
+
 def _refuse_one_name(host: str, path: str, stem: str, alone: dict[str, tuple[str, str]]) -> None:
     """Refuse the files of two hosts whose lines begin with one name: as one host, the second would vanish in the first."""
     other, other_stem = alone.setdefault(host, (path, stem))
@@ -179,14 +205,14 @@ def _files(sources: Sequence[str], others: set[str]) -> list[tuple[str, str, boo
     folders: dict[str, set[Path]] = {}
     for path, host in kept:
         if host is None:
-            folders.setdefault(Path(path).name.partition(".")[0], set()).add(Path(path).absolute().parent)
+            folders.setdefault(stem_of(Path(path).name), set()).add(Path(path).absolute().parent)
     # A letter says what output a file is (q.txt, of -q) only where all files beside it say so, else it is a host among others.
     mixed = {folder for stem, of_stem in folders.items() if host_of_path(Path("folder", stem)) == stem for folder in of_stem}
     return [(path, host or _host(Path(path), folders, mixed), path not in named and path != "-") for path, host in kept]
 
 
 def _host(path: Path, folders: dict[str, set[Path]], mixed: set[Path]) -> str:
-    stem = path.name.partition(".")[0]
+    stem = stem_of(path.name)
     if len(stem) == 1 and len(folders[stem]) == 1 and path.absolute().parent in mixed:
         return stem
     return path.absolute().parent.name if len(folders[stem]) > 1 else host_of_path(path.absolute())

@@ -11,6 +11,7 @@ When to modify: logs or people mark the output of a host in another way.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
@@ -21,7 +22,15 @@ NO_HOSTS = re.compile(
     r"|before|after|case|example|machine|matrix|output|run|step|test|try|version|hosts?|host_?names?|slurmd_nodename)[0-9]*|mlx\w*",
     re.IGNORECASE,
 )
-"""Words before a colon that are labels, tools or levels of a log."""
+"""Words before a colon that are labels, tools or levels of a log. With a number some of them are names of hosts, too."""
+
+_DEVICE = re.compile(r"[A-Z]{1,3}PU[0-9]+|NIC[0-9]+|mlx\w*|[Ll]ink[0-9]*")
+"""Labels of devices as tools print them, which nobody calls a host."""
+
+_USUAL = re.compile(r"(?:gpu|cpu|npu|dgx|hgx|rtx|nv|gb|mi|[Hh]osts?|[Mm]achine)[-_.]?[0-9]{1,5}[a-z]?")
+"""How many a host is called, though parts of a host and cards are called alike."""
+
+_NAMED_ALIKE = re.compile(r"[0-9]+")
 
 _NO_HOSTS_HERE = re.compile(
     r"(?:local[-_]?)?(?:rank|default|proc|process|thread|part|section|chapter|figure|table|attempt|question|answer|driver|cuda|v|line"
@@ -37,14 +46,14 @@ _TIME = (
     r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?)\]?"
 )
 _MARK = re.compile(
-    rf"(?:{_TIME} )?(?:\[(?P<square>{NAME})\]:?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -)(?= |\t|$)"
+    rf"(?P<tabbed>{NAME})\t(?! X|X)|(?:{_TIME} )?(?:\[(?P<square>{NAME})\]:?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -)(?= |\t|$)"
     r"|\((?:[^()=]{1,80} )?pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\)) ?"
     rf"|{_TIME} (?P<timed>{NAME})(?:(?: [\w./-]{{1,64}}(?:\[[0-9]{{1,9}}\])?)?:|(?=[ \t]|$)) ?"  # syslog, journalctl
 )
 
 _HEADING = re.compile(
     rf"(?:#{{1,6}} ?|(?:on )?(?:host|hostname|node|server|machine)(?: ?[:=] ?| ))?[`*\"]{{0,3}}(?P<name>(?=[^ ]*[0-9]){NAME}?)"
-    rf"(?:[`*\"]{{0,3}}:?|:[`*\"]{{1,3}})|ok: \[(?P<ansible>{NAME})\](?: => .{{0,200}})?",
+    rf"(?:[`*\"]{{0,3}}:?|:[`*\"]{{1,3}})",
     re.IGNORECASE,
 )
 
@@ -95,6 +104,15 @@ def prefixes_of_outputs(text: str) -> list[str]:
     return []
 
 
+def most_repeated(text: str) -> int:
+    """Return how often the same matrix, log or list of links stands in *text*."""
+    kinds = ("matrix", "xml", "dcgm")
+    found = Counter(
+        text[match.start() : text.find("\n", match.end())].strip() for match in _BEGINNINGS.finditer(text) if match.lastgroup in kinds
+    )
+    return max(found.values(), default=0)
+
+
 def by_mark(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     """
     Return what each host says where a mark before the lines names it, and which are certain: none; nothing unless each of several says
@@ -104,7 +122,7 @@ def by_mark(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     for line in lines:
         match = _MARK.match(line)
         host = match[match.lastgroup] if match is not None and match.lastgroup else None
-        if match is not None and host is not None and _is_host(host):
+        if match is not None and host is not None and is_counted_host(host):
             said.setdefault(host, []).append(line[match.end() :])
         elif _BEGINNINGS.search(line):
             return {}, set()
@@ -118,8 +136,8 @@ def by_heading(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     for line in lines:
         stripped = line.strip()
         match = _HEADING.fullmatch(stripped) if 0 < len(stripped) < 400 else None
-        name = match["name"] or match["ansible"] if match is not None else None
-        if name is not None and _is_host(name):
+        name = match["name"] if match is not None else None
+        if name is not None and is_counted_host(name):
             host = name
             said.setdefault(host, [])
         elif host is not None:
@@ -129,8 +147,29 @@ def by_heading(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     return _if_alike(said), set()
 
 
-def _is_host(name: str) -> bool:
-    return (
+def may_be_host(name: str) -> bool:
+    """Whether *name* may be that of a host where something else says that it is one: ``gpu01``, ``step1``, but not ``GPU0``, ``error``."""
+    return NO_HOSTS.fullmatch(name) is None or (any(map(str.isdigit, name)) and _DEVICE.fullmatch(name) is None)
+
+
+def is_host(name: str) -> bool:
+    """Whether *name* is that of a host where little says so: no label, no level of a log."""
+    return NO_HOSTS.fullmatch(name) is None or _USUAL.fullmatch(name) is not None
+
+
+def begins_output(text: str) -> bool:
+    """Whether *text* has an output from its beginning."""
+    return _BEGINNINGS.search(text) is not None
+
+
+def shape(name: str) -> str:
+    """Return what is alike in the names of hosts that are counted: ``gpu01`` and ``gpu12``."""
+    return _NAMED_ALIKE.sub("#", name)
+
+
+def is_counted_host(name: str) -> bool:
+    """Whether *name* is that of a host among others that are named in the same way."""
+    return _USUAL.fullmatch(name) is not None or (
         NO_HOSTS.fullmatch(name.rstrip("0123456789-_.")) is None
         and NO_HOSTS.fullmatch(name) is None
         and _NO_HOSTS_HERE.fullmatch(name) is None

@@ -12,19 +12,21 @@ from topologies.catalog import machine_text
 from topologies.clusters.collect import collect
 from topologies.errors import TopologyError
 from topologies.model import Topology
+from topologies.networks.doubts import doubts
 from topologies.networks.hosts import MOST_HOSTS
 from topologies.networks.network import check_numbers
-from topologies.networks.rails import too_many_rails
 from topologies.parts import Network
 from topologies.read import read_text
 
 EXAMPLE = "dgx-h100 x 16 @ 8x50GB/s"
 
 _FORM = re.compile(
-    r"\s*(?P<machine>[A-Za-z0-9][\w.-]*?)\s*(?:\s[x×*]|[×*])\s*(?P<count>[0-9]{1,9})\s*"
-    r"(?:@\s*(?P<rails>[0-9]{1,4})\s*[x×*]\s*(?P<rate>[0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(?P<unit>[A-Za-z/]{1,12})\s*)?"
+    r"\s*(?P<machine>[A-Za-z0-9][\w.-]*?)\s*(?:\s[xX×*]|[×*])\s*(?P<count>[0-9]{1,9})\s*"
+    r"(?:@\s*(?P<rails>[0-9]{1,4})\s*[xX×*]\s*(?P<rate>[0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(?P<unit>[A-Za-z/]{1,12})\s*)?"
 )
-_ATTEMPT = re.compile(r"\s*[A-Za-z0-9][\w.-]*\s*(?:\s[x×*]\s*[0-9]|[×*]\s*[0-9]|@).*", re.DOTALL)
+_ATTEMPT = re.compile(
+    r"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\s[xX×*]\s*[0-9]|[×*]\s*[0-9]|@)|[0-9]{1,9}\s*(?:[xX×*]\s|[×*])\s*[A-Za-z]).*", re.DOTALL
+)
 _UNITS = {"GB/s": 1.0, "GBps": 1.0, "Gb/s": 1 / 8, "Gbit/s": 1 / 8, "Gbps": 1 / 8, "Gbits/s": 1 / 8}
 """Units in GB/s; the case of the B tells bytes from bits."""
 
@@ -62,4 +64,4 @@ def read(source: str) -> Topology:
     network = Network(rails, gb_per_s)
     check_numbers(network, repr(source))
     found = collect({f"host{k}": machine for k in range(count)}).replace(network=network)
-    return found.replace(warnings=(*found.warnings, *too_many_rails(found)))
+    return found.replace(warnings=(*found.warnings, *doubts(found)))

@@ -117,9 +117,6 @@ def build(
     warnings = []
     if strangers:
         warnings.append(f"the network has {len(strangers):,} hosts that were not collected: {listing(sorted(strangers, key=natural))}")
-    placed = {host for domain in domains for host in domain.hosts}
-    if is_whole_site and (lone := [host for host in known if host not in placed]):
-        warnings.append(f"the network does not say where {listing(lone)} hang: they are in no domain")
     return domains, tuple(warnings)
 
 

@@ -1,0 +1,94 @@
+"""
+Lines that announce what a host says: those of launchers (``clush -b``, ``dshbak``, ``ansible``, ``pssh``, ``head``), prompts, and
+commands that run another one elsewhere (``ssh node0 …``).
+
+When to modify: another tool names the host before its output.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+
+from topologies.clusters.marks import NAME, is_host, may_be_host
+from topologies.clusters.paths import host_of_path
+from topologies.networks.hosts import MOST_HOSTS, expand
+
+_SSH = r"ssh(?: -[46AaCfGgKkMNnqsTtVvXxYy]{1,9}| -[BbcDEeFIiJLlmOopQRSWw] ?\S{1,80}){0,9}"
+_EXEC = r"(?:kubectl|oc)(?: -n \S{1,80})? exec(?: -[it]{1,2}| -n \S{1,80}){0,3}"
+"""Commands that run another one elsewhere, up to the name of where."""
+
+_PROMPT = rf"\[?\w[\w.-]{{0,40}}@(?P<prompt>{NAME})(?::[^$#]{{0,200}}| [^$#\]]{{0,200}}\])?[$#]( .*)?"
+_CONTAINER = re.compile(r"[0-9a-f]{12}")
+"""What a container is called unless somebody names it."""
+
+_HEADER = re.compile(
+    rf"(?P<rule>-{{2,200}}|={{2,200}}|\*{{2,200}}) ?(?P<ruled>(?=[^ ]*[0-9.]){NAME})(?: ?(?P=rule))?"
+    r"|==> (?P<path>[^<>]{1,400}) <=="  # head, tail
+    rf"|(?P<ansible>{NAME}) \| (?:CHANGED|SUCCESS|FAILED!?|UNREACHABLE!?)(?: \| rc=-?[0-9]{{1,4}} >>| => \{{)?"
+    rf"|\[[0-9]{{1,6}}\] [0-9:]{{5,12}} \[(?:SUCCESS|FAILURE)\] (?P<pssh>{NAME})(?: .*)?"
+    rf"|(?:[^$#%>]{{0,200}}[$#%>] ?)?(?:sudo )?(?:{_SSH} (?:\w[\w.-]{{0,40}}@)?(?P<remote>{NAME})|{_EXEC} (?P<pod>{NAME}))"
+    r"(?: -c \S{1,80})?(?: --)? "
+    r"(?:\S{1,80} ){0,4}['\"]?(?:/\S{0,80})?(?:nvidia-smi|rocm-smi|amd-smi|dcgmi|lspci)\b.{0,400}"
+    rf"|{_PROMPT}"
+)
+LAUNCHER = re.compile(rf"{NAME} \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)|\[[0-9]{{1,6}}\] [0-9:]{{5,12}} \[(?:SUCCESS|FAILURE)\]")
+"""Headers that only a launcher writes."""
+
+RULE = re.compile(r"-{4,}")
+"""What stands above and below a name, as `clush -b` and `dshbak` write it."""
+
+_LISTED = re.compile(r"(?P<names>(?:pdsh@)?[A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,4000})(?: \([0-9]{1,6}\))?")
+
+
+def count_pods(lines: Sequence[str]) -> int:
+    """Return in how many pods commands were run; one alone may be that of a host that is there by its own name."""
+    found = (_HEADER.fullmatch(line.strip()) for line in lines if " exec " in line and len(line) < 1000)
+    return len({match["pod"] for match in found if match is not None and match["pod"]})
+
+
+def is_of_launcher(lines: Sequence[str], number: int) -> bool:
+    """Whether a launcher wrote the header in line *number*."""
+    line = lines[number].strip()
+    return line.startswith("==> ") or LAUNCHER.match(line) is not None or _is_ruled(lines, number)
+
+
+def _is_ruled(lines: Sequence[str], number: int) -> bool:
+    """Whether rules stand above and below line *number*."""
+    return 0 < number < len(lines) - 1 and all(RULE.fullmatch(lines[k].strip()) is not None for k in (number - 1, number + 1))
+
+
+def is_command(line: str) -> bool:
+    """Whether *line* is a command behind a prompt, or one that runs another elsewhere."""
+    match = _HEADER.fullmatch(line.strip())
+    return match is not None and bool(match["remote"] or match["pod"] or match["prompt"])
+
+
+def is_launcher(hosts: tuple[str, ...]) -> bool:
+    """Whether a block is that of the launcher itself, as ``dshbak`` shows what ``pdsh`` says."""
+    return len(hosts) == 1 and hosts[0].startswith("pdsh@")
+
+
+def named(lines: Sequence[str], number: int, known: Mapping[str, tuple[str, ...]], *, are_pods: bool) -> tuple[str, ...]:
+    """Return the hosts that line *number* announces; *known* are those of lines that were seen."""
+    line = lines[number].strip()
+    if len(line) > 4096 or not line:
+        return ()
+    if lines[number] in known:
+        return known[lines[number]]
+    if _is_ruled(lines, number):
+        listed = _LISTED.fullmatch(line)
+        if listed is not None:
+            return expand(listed["names"])[:MOST_HOSTS]
+    match = _HEADER.fullmatch(line)
+    if match is None or (match["pod"] and not are_pods):
+        return ()
+    if match["path"]:
+        return (host_of_path(PurePath(match["path"])),)
+    host = match["ruled"] or match["ansible"] or match["pssh"] or match["remote"] or match["pod"] or match["prompt"]
+    # A launcher or a prompt names nothing else.
+    if match["prompt"] and _CONTAINER.fullmatch(host):
+        return ()
+    is_named = is_host(host) if match["ruled"] else may_be_host(host)
+    return (host,) if is_named else ()
