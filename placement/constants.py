@@ -24,8 +24,8 @@ class Constants:
     fsdp_activation_bytes_per_hidden: float
     fsdp_activation_bytes_per_hidden_moe: float
     logit_bytes_per_token_and_vocab: float
-    engine_activation_mib_dense: int
-    engine_activation_mib_moe: int
+    engine_sampler_bytes_per_sequence_and_vocab: float
+    engine_batched_tokens: int
     engine_nccl_mib_tp1: int
     engine_nccl_mib_tp2: int
     engine_nccl_mib_tp4: int
@@ -37,16 +37,22 @@ class Constants:
     train_mfu_moe: float
     forward_mfu_dense: float
     forward_mfu_moe: float
+    mfu_flops_per_byte: float
+    attention_weight: float
     decode_overhead_us: float
     decode_overhead_us_per_layer: float
     ring_efficiency: float
+    own_bytes_per_s: float
+    switch_efficiency: float
     nvlink_alpha_us: float
     nvlink_alpha_us_per_gpu: float
+    nvlink_alpha_bytes_per_s: float
     pcie_alpha_us: float
     pcie_alpha_us_per_gpu: float
     decode_alpha_us: float
     hybrid_sync_overhead_us: int
     separate_sync_overhead_us: int
+    sync_tensor_us: float
     stage_overhead_us: int
 
 

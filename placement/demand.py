@@ -114,7 +114,7 @@ def transfer_us(model: Model, gb_per_s: float, constants: Constants) -> int:
     """
     Return the time in which new 16-bit weights reach another pool over a link of *gb_per_s*, µs, rounded up.
     """
-    return math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US) + constants.separate_sync_overhead_us
+    return math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US + timing.separate_sync_us(model, constants))
 
 
 # ── part by part ────────────────────────────────────────────────────────────────────────────────────────────

@@ -43,7 +43,13 @@ class EngineSpace:
 
 
 def engine_space(
-    model: Model, choice: RolloutChoice, batch: Batch, hardware: Hardware, c: Constants
+    model: Model,
+    choice: RolloutChoice,
+    batch: Batch,
+    hardware: Hardware,
+    c: Constants,
+    *,
+    linear_bytes: float = 2.0,
 ) -> EngineSpace:
     """
     Return how the engine divides its claim.
@@ -51,16 +57,36 @@ def engine_space(
     It starts only if the KV cache holds one sequence of the longest length. As many sequences run at a time
     as fit with their mean length: they have less on the way, and the rest is the room that saves engines from
     preempting sequences.
+
+    Parameters
+    ----------
+    linear_bytes
+        Bytes of a weight of the linear layers: 1 where they have 8 bits. Embeddings keep 16 bits.
     """
     claim = choice.gpu_memory_utilization * hardware.total_mib
-    weights = 2 * model.parameters / choice.tp / MIB
-    activation = c.engine_activation_mib_moe if model.experts else c.engine_activation_mib_dense
+    embeddings = model.embedding_parameters
+    weights = (2 * embeddings + linear_bytes * (model.parameters - embeddings)) / choice.tp / MIB
+    activation = _profiled(model, choice, c) / MIB
     nccl = {1: c.engine_nccl_mib_tp1, 2: c.engine_nccl_mib_tp2}.get(choice.tp, c.engine_nccl_mib_tp4)
     kv = claim - weights - activation - nccl
     per_token = model.kv_bytes_per_token / min(choice.tp, model.kv_shards) / MIB
     starts = kv >= per_token * longest_tokens(batch)
     slots = min(choice.max_num_seqs, int(kv / (per_token * mean_tokens(batch)))) if starts else 0
     return EngineSpace(claim, weights, activation + nccl, kv, slots)
+
+
+def _profiled(model: Model, choice: RolloutChoice, c: Constants) -> float:
+    """
+    Return the bytes of intermediate values that the engine sets aside: the peak of its profile run.
+
+    That passes `Constants.engine_batched_tokens` through a layer (16 bits: gate, up and their product; the layer's input, output and
+    residual, with experts once for each), then samples as many sequences as it may run (at most one for each of those tokens), each over
+    the whole vocabulary.
+    """
+    passing = 2 * c.engine_batched_tokens * (3 * model.ffn / choice.tp + 3 * model.hidden * max(model.experts_per_token, 1))
+    sequences = min(choice.max_num_seqs, c.engine_batched_tokens)
+    sampling = c.engine_sampler_bytes_per_sequence_and_vocab * sequences * model.vocab
+    return max(passing, sampling)
 
 
 def rollout(space: EngineSpace, c: Constants, *, hybrid: bool) -> Footprint:

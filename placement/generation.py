@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from placement.choices import RolloutChoice
-from placement.collectives import US, alpha_s
+from placement.collectives import US, alpha_s, small_all_reduce_s
 from placement.constants import Constants
 from placement.dataflow import generated_sequences
 from placement.engine_memory import EngineSpace
@@ -73,7 +73,7 @@ def generate(
             ),
             (
                 "prefill",
-                prompts * flops_per_token(model, batch.prompt_tokens) / flops
+                prompts * flops_per_token(model, batch.prompt_tokens, c) / flops
                 + 2 * model.layers * tp_all_reduce_s(model, prompts, choice.tp, hardware, c),
             ),
         ]
@@ -100,8 +100,10 @@ def _decode_all_reduce_s(model: Model, tp: int, hardware: Hardware, c: Constants
     if tp == 1:
         return 0.0, 0.0
     nvlink = hardware.is_block_nvlink(tp)
-    start = c.decode_alpha_us * US if nvlink else alpha_s(tp, nvlink=False, c=c)
-    return start, tp_all_reduce_s(model, 1, tp, hardware, c) - alpha_s(tp, nvlink=nvlink, c=c)
+    start = c.decode_alpha_us * US if nvlink else alpha_s(tp, 0.0, nvlink=False, c=c)
+    width = hardware.block(tp)
+    assert width is not None
+    return start, small_all_reduce_s(2 * model.hidden, tp, width, c)
 
 
 def _steps_reading_experts(model: Model, slots: int, full: float, longest: int, k: float) -> float:

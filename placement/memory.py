@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 from placement.batches import cut
 from placement.choices import FrozenChoice, TrainChoice
 from placement.constants import Constants
 from placement.dataflow import Work
 from placement.models import Model
-from placement.workload import Batch, Engine, Master, Offload, Role, RoleName
+from placement.workload import Batch, Engine, Master, Offload, Recompute, Role, RoleName, TrainMenu
 
 MIB = 2**20
 
@@ -80,17 +81,24 @@ def state(role: Role, model: Model, choice: TrainChoice) -> State:
     weights, gradients, optimizer = BYTES_PER_PARAMETER[role.engine, choice.master]
     assert role.train is not None
     trained = trained_parameters(role, model)
-    base = model.parameters if role.train.lora else 0
+    frozen = _frozen_bytes(role.train, model, weights) if role.train.lora else 0.0
     # FSDP spreads everything over the data-parallel ranks; Megatron's distributed optimizer only its own
     # state.
     blocks = choice.tp * choice.pp
     everywhere = blocks * choice.dp if role.engine is Engine.FSDP else blocks
     return State(
-        weights=weights * (base + trained) / everywhere,
+        weights=(frozen + weights * trained) / everywhere,
         trained=weights * trained / everywhere,
         gradients=gradients * trained / everywhere,
         optimizer=optimizer * trained / (blocks * choice.dp),
     )
+
+
+def _frozen_bytes(train: TrainMenu, model: Model, weights: int) -> float:
+    """Return the bytes of all weights that LoRA leaves as they are; embeddings keep 16 bits where others have fewer."""
+    if train.frozen_bytes is None:
+        return float(weights * model.parameters)
+    return 2 * model.embedding_parameters + train.frozen_bytes * (model.parameters - model.embedding_parameters)
 
 
 def frozen_weights(role: Role, model: Model, choice: FrozenChoice) -> float:
@@ -117,12 +125,17 @@ def train(
     # FSDP with CPU offload takes all state from the GPU, Megatron the optimizer alone.
     updated = 0.0 if streamed else held.weights + held.gradients
     updated += 0.0 if choice.offload is Offload.ALWAYS else held.optimizer
+    if role.train.in_backward:
+        # One gradient at a time, at most the embedding's, in the precision of the weights.
+        updated = held.weights + held.gradients * min(model.vocab * model.hidden / model.parameters, 1.0)
     updates = cut(
         batch, dp=choice.dp, micro_batch_tokens=choice.micro_batch_tokens, updates=batch.minibatches
     )
     whole = cut(batch, dp=choice.dp, micro_batch_tokens=choice.micro_batch_tokens, updates=1)
     has_logits = role.name is RoleName.ACTOR and not role.train.fused_ce
-    per_token = c.logit_bytes_per_token_and_vocab * model.vocab / choice.tp if has_logits else 0.0
+    # Compiled into one kernel, the loss writes no logarithm of its own: four bytes less.
+    each_logit = c.logit_bytes_per_token_and_vocab - (4 if role.train.compiled else 0)
+    per_token = each_logit * model.vocab / choice.tp if has_logits else 0.0
     gather = _gather(role.engine, model, choice, streamed=streamed)
 
     def mib(size: float) -> float:
@@ -137,7 +150,8 @@ def train(
         # A quarter of what training keeps: the logits and one copy, no gradients.
         + whole.peak_tokens * per_token / 4
     )
-    activations = _activations(role.engine, model, choice, updates.peak_tokens, updates.micro_batches, c)
+    kept = role.train.recompute
+    activations = _activations(role.engine, model, choice, updates.peak_tokens, updates.micro_batches, c, kept)
     update = mib(updated + 2 * gather + activations + updates.peak_tokens * per_token)
     if role.name is RoleName.CRITIC:
         return Footprint(idle, {Work.VALUES: forward, Work.UPDATE_CRITIC: update})
@@ -183,7 +197,13 @@ def _working_set(model: Model, tokens: int, tp: int, c: Constants) -> float:
 
 
 def _activations(
-    engine: Engine, model: Model, choice: TrainChoice, tokens: int, micro_batches: int, c: Constants
+    engine: Engine,
+    model: Model,
+    choice: TrainChoice,
+    tokens: int,
+    micro_batches: int,
+    c: Constants,
+    recompute: Recompute,
 ) -> float:
     """Return the bytes of activations that the backward pass needs."""
     if engine is Engine.MEGATRON:
@@ -192,6 +212,26 @@ def _activations(
         in_flight = min(choice.pp, micro_batches)
         per_layer = tokens * model.hidden * (18 + 4 * model.ffn / model.hidden)
         return per_layer * model.layers / (choice.tp * choice.pp) * in_flight
-    # Full recomputation: one checkpoint per layer, and one layer's working set.
-    checkpoints = 2 * tokens * model.hidden * model.layers / (choice.tp * choice.pp)
-    return checkpoints + _working_set(model, tokens, choice.tp, c)
+    # A checkpoint or more per layer, and what a layer needs beside them while it is worked on.
+    kept = tokens * kept_bytes_per_layer(model, recompute) / choice.tp
+    checkpoint = 2 * tokens * model.hidden / choice.tp
+    others = max(_working_set(model, tokens, choice.tp, c) - (kept - checkpoint), 0.0)
+    return kept * model.layers / choice.pp + others
+
+
+def kept_bytes_per_layer(model: Model, recompute: Recompute) -> float:
+    """
+    Return what FSDP keeps of a layer for the backward pass, bytes per token.
+
+    ``full``: its input. ``selective``: also the attention's output and every other matrix product, that is query, value, gate and the
+    FFN's output. ``none``: all intermediate values but those of attention (Korthikanti et al. 2022, table 2).
+    """
+    query, value = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    match recompute:
+        case Recompute.FULL:
+            return 2 * model.hidden
+        case Recompute.SELECTIVE:
+            return 2 * (2 * model.hidden + 2 * query + value + model.ffn)
+        case Recompute.NONE:
+            return 18 * model.hidden + 4 * model.ffn
+    assert_never(recompute)

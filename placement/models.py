@@ -85,6 +85,11 @@ class Model:
         """Parameters of one layer, on average."""
         return (self.parameters - self.embedding_parameters) / self.layers
 
+    @property
+    def tensors(self) -> int:
+        """Tensors of its weights, about: four of attention, two norms and three of every (routed) feed-forward block, in each layer."""
+        return self.layers * (6 + 3 * max(self.experts, 1)) + 3
+
     def as_scalar_head(self) -> Self:
         """Return the model as critic or reward: one number per token in place of the language-model head."""
         head = 0 if self.tie_embeddings else self.vocab * self.hidden

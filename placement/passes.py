@@ -15,7 +15,7 @@ from operator import itemgetter
 
 from placement.batches import Cut
 from placement.choices import FrozenChoice, TrainChoice
-from placement.collectives import all_reduce_s, gather_s
+from placement.collectives import all_reduce_s, gather_s, reduces_in_switch
 from placement.constants import Constants
 from placement.hardware import Hardware
 from placement.models import Model
@@ -47,7 +47,7 @@ class MicroBatch:
     flops_per_token
         Over the whole model.
     mfu
-        Share of the peak rate at which they run.
+        Share of the peak rate at which they run; of a dense model on the card of `Constants.mfu_flops_per_byte`.
     reduces
         TP all-reduces in every layer.
     gathers, scattered
@@ -94,7 +94,9 @@ def passes(
     stages and m micro-batches idle for (p - 1)/m of their work, in every update anew.
     """
     count = cut.updates * cut.micro_batches
-    rate = hardware.flops * each.mfu * choice.tp * choice.pp
+    # What mixtures of experts lose is small products and exchanges between them, on every card alike.
+    share = each.mfu if model.experts else mfu(each.mfu, hardware, c)
+    rate = hardware.flops * share * choice.tp * choice.pp
     compute = each.flops_per_token * cut.tokens * count / rate
     reduce = tp_all_reduce_s(model, cut.tokens, choice.tp, hardware, c)
     reducing = each.reduces * model.layers / choice.pp * count * reduce
@@ -114,13 +116,27 @@ def passes(
     return [(over_ring if network >= host else OFFLOAD, network + host + exposed)]
 
 
-def flops_per_token(model: Model, context: float) -> float:
+def mfu(reference: float, hardware: Hardware, c: Constants) -> float:
+    """
+    Return the share of peak on this card that is *reference* on the card of `Constants.mfu_flops_per_byte`.
+
+    Matrix products take ``1/matmul_efficiency`` of the ideal time; the rest is memory traffic, which takes more of it the more
+    FLOP a card has for each byte of its memory's bandwidth.
+    """
+    matmul = 1 / c.matmul_efficiency
+    traffic = max(1 / reference - matmul, 0.0)
+    return 1 / (matmul + traffic * hardware.flops / hardware.memory_bytes_per_s / c.mfu_flops_per_byte)
+
+
+def flops_per_token(model: Model, context: float, c: Constants) -> float:
     """
     Return the FLOP of a forward pass per token: ``2 · P_act``, and attention over *context* tokens.
 
-    Causal masking leaves half of them: ``2 · L · heads · head_dim · context``.
+    Causal masking leaves half of them: ``2 · L · heads · head_dim · context``. They run slower than matrix products, for which
+    they count `Constants.attention_weight` times.
     """
-    return 2 * (model.active_parameters + model.layers * model.heads * model.head_dim * context)
+    attention = model.layers * model.heads * model.head_dim * context
+    return 2 * (model.active_parameters + c.attention_weight * attention)
 
 
 def tp_all_reduce_s(model: Model, tokens: float, tp: int, hardware: Hardware, c: Constants) -> float:
@@ -128,7 +144,9 @@ def tp_all_reduce_s(model: Model, tokens: float, tp: int, hardware: Hardware, c:
     width = hardware.block(tp)
     assert width is not None
     size = 2 * tokens * model.hidden
-    return all_reduce_s(size, tp, width, nvlink=hardware.is_block_nvlink(tp), c=c)
+    return all_reduce_s(
+        size, tp, width, nvlink=hardware.is_block_nvlink(tp), c=c, in_switch=reduces_in_switch(hardware.compute_capability, tp)
+    )
 
 
 def over_block(hardware: Hardware, tp: int) -> str:

@@ -61,7 +61,7 @@ def update(
     each = MicroBatch(
         # Backward costs as much for the inputs and again for the weights: 6P; LoRA does without the latter:
         # 4P.
-        flops_per_token=(2 if role.train.lora else 3) * flops_per_token(model, mean_tokens(batch)),
+        flops_per_token=(2 if role.train.lora else 3) * flops_per_token(model, mean_tokens(batch), c),
         mfu=c.train_mfu_moe if model.experts else c.train_mfu_dense,
         reduces=4,
         gathers=2,
@@ -99,7 +99,7 @@ def send(
     weights = state(role, model, choice).weights
     shares = [
         (f"resharding over {gb(ring)}", gather_s(size, hardware.gpus, ring, nvlink=nvlink, c=c)),
-        _fixed(c.hybrid_sync_overhead_us if hybrid else c.separate_sync_overhead_us),
+        _fixed(c.hybrid_sync_overhead_us if hybrid else separate_sync_us(model, c)),
         _waking(role, choice, weights, hardware),
     ]
     if is_streamed(role.engine, choice.offload):
@@ -112,11 +112,16 @@ def receive(model: Model, hardware: Hardware, c: Constants) -> Timed:
     ring = hardware.ring_bytes_per_s
     passing = 2 * model.parameters / (ring * c.ring_efficiency) if hardware.gpus > 1 else 0.0
     return timed(
-        [(f"weights along the rollout's ring at {gb(ring)}", passing), _fixed(c.separate_sync_overhead_us)]
+        [(f"weights along the rollout's ring at {gb(ring)}", passing), _fixed(separate_sync_us(model, c))]
     )
 
 
-def _fixed(us: int) -> Share:
+def separate_sync_us(model: Model, c: Constants) -> float:
+    """Return the time of a sync between pools beside its bytes, µs: tensors go one by one."""
+    return c.separate_sync_overhead_us + c.sync_tensor_us * model.tensors
+
+
+def _fixed(us: float) -> Share:
     return "fixed cost of the weight sync", us * US
 
 
@@ -146,7 +151,7 @@ def frozen_forward(
 
 def _forward(model: Model, batch: Batch, c: Constants, *, streamed: float) -> MicroBatch:
     return MicroBatch(
-        flops_per_token=flops_per_token(model, mean_tokens(batch)),
+        flops_per_token=flops_per_token(model, mean_tokens(batch), c),
         mfu=c.forward_mfu_moe if model.experts else c.forward_mfu_dense,
         reduces=2,
         gathers=1,

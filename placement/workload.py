@@ -81,6 +81,14 @@ class Offload(StrEnum):
     ALWAYS = "always"
 
 
+class Recompute(StrEnum):
+    """What the backward pass computes again instead of keeping it; ``selective`` keeps every other matrix product (TorchTitan)."""
+
+    FULL = "full"
+    SELECTIVE = "selective"
+    NONE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
@@ -130,13 +138,23 @@ class LayoutMenu:
 
 @dataclass(frozen=True, slots=True)
 class TrainMenu:
-    """How a trained role may keep its state. Menus are in order of preference."""
+    """
+    How a trained role may keep its state. Menus are in order of preference.
+
+    What follows *lora* is what published measurements state; a workload file cannot say it: *compiled*, the loss is one kernel;
+    *in_backward*, the optimizer runs within the backward pass on state that is paged to the host; *frozen_bytes* of a linear weight
+    that LoRA leaves as it is, None for those of the master.
+    """
 
     master: tuple[Master, ...] = (Master.FP32, Master.BF16)
     offload: tuple[Offload, ...] = (Offload.NONE, Offload.BETWEEN, Offload.ALWAYS)
     micro_batch_tokens: tuple[int, ...] = (8192,)
     fused_ce: bool = True
     lora: int = 0
+    recompute: Recompute = Recompute.FULL
+    compiled: bool = False
+    in_backward: bool = False
+    frozen_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

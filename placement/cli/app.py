@@ -247,3 +247,17 @@ def schema(
     options.choice("the schema", name, SCHEMAS)
     write_stdout(json_text(workload_file.json_schema()))
     return 0
+
+
+@app.command(cls=_Command)
+def validate(
+    folder: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(metavar="FOLDER", help="Measurements laid out like the shipped ones, which are taken when left out."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Hold predictions against published measurements, row by row."""
+    from placement.cli import validate as command
+
+    return command.run(folder, as_json=as_json)

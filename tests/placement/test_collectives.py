@@ -3,31 +3,73 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from placement.collectives import all_reduce_s, alpha_s, gather_s
+from placement.collectives import all_reduce_s, alpha_s, gather_s, reduces_in_switch, send_s
 from placement.constants import constants
 
 C = dataclasses.replace(
     constants(),
     ring_efficiency=0.5,
+    own_bytes_per_s=125e9,
     nvlink_alpha_us=10.0,
     nvlink_alpha_us_per_gpu=1.0,
+    nvlink_alpha_bytes_per_s=100e9,
     pcie_alpha_us=20.0,
     pcie_alpha_us_per_gpu=5.0,
 )
 
 
-def test_collectives_are_a_start_and_bytes_over_the_bus() -> None:
-    # 4 GPUs, 1 GB, bus 100 · 0.5 = 50 GB/s: 14 µs + 2 · 3/4 · 20 ms, and 14 µs + 3/4 · 20 ms.
-    assert all_reduce_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.030014)
-    assert gather_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.015014)
+def test_collectives_are_a_start_a_fill_and_bytes_over_the_bus() -> None:
+    # 4 GPUs, 1 GB, bus 100 · 0.5 = 50 GB/s, 20 ms: a start of 14 µs, a fill of 2 · √(10 µs · 20 ms) = 894.427 µs,
+    # 2 · 3/4 or 3/4 · 20 ms, and a fourth of the message at 125 GB/s, 2 ms.
+    assert all_reduce_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.032908427)
+    assert gather_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.017908427)
+    # Not over NVLink the start alone differs: 40 µs.
+    assert all_reduce_s(1e9, 4, 100e9, nvlink=False, c=C) == pytest.approx(0.032934427)
+    assert gather_s(1e9, 4, 100e9, nvlink=False, c=C) == pytest.approx(0.017934427)
+
+
+@given(st.floats(1, 1e12), st.integers(2, 64), st.floats(1e8, 1e12), st.floats(1, 10), st.booleans())
+def test_faster_links_and_nvlink_are_never_slower(size: float, gpus: int, link: float, faster: float, adds: bool) -> None:
+    c = constants()
+    for time in (partial(all_reduce_s, in_switch=adds), gather_s):
+        slow = time(size, gpus, link, nvlink=False, c=c)
+        same = time(size, gpus, link, nvlink=True, c=c)
+        assert same <= slow
+        assert time(size, gpus, link * faster, nvlink=True, c=c) <= same * (1 + 1e-12)
+        assert time(size, gpus, link * faster, nvlink=False, c=c) <= slow * (1 + 1e-12)
+
+
+def test_a_switch_adds_where_that_is_faster() -> None:
+    # 8 GPUs: 18 µs + 894.427 µs, and 1 GB over 100 · 0.7 GB/s = 14.286 ms in place of 14/8 · 20 + 1 = 36 ms.
+    c = dataclasses.replace(C, switch_efficiency=0.7)
+    assert all_reduce_s(1e9, 8, 100e9, nvlink=True, c=c, in_switch=True) == pytest.approx(0.018e-3 + 0.894427e-3 + 1 / 70)
+    slow = dataclasses.replace(C, switch_efficiency=0.1)
+    ring = all_reduce_s(1e9, 8, 100e9, nvlink=True, c=slow)
+    assert all_reduce_s(1e9, 8, 100e9, nvlink=True, c=slow, in_switch=True) == ring
+    assert reduces_in_switch((9, 0), 8)
+    assert not reduces_in_switch((9, 0), 4)
+    assert not reduces_in_switch((8, 0), 8)
+
+
+def test_faster_nvlinks_start_sooner_and_slower_ones_no_later() -> None:
+    c = dataclasses.replace(C, nvlink_alpha_bytes_per_s=100e9)
+    assert alpha_s(4, 200e9, nvlink=True, c=c) == pytest.approx(7e-6)
+    assert alpha_s(4, 50e9, nvlink=True, c=c) == pytest.approx(14e-6)
+
+
+def test_sending_is_a_start_and_all_bytes() -> None:
+    assert send_s(1e9, 100e9, nvlink=True, c=C) == pytest.approx(0.020012)
 
 
 def test_collectives_start_later_without_nvlink() -> None:
-    assert alpha_s(4, nvlink=True, c=C) == pytest.approx(14e-6)
-    assert alpha_s(4, nvlink=False, c=C) == pytest.approx(40e-6)
+    assert alpha_s(4, 100e9, nvlink=True, c=C) == pytest.approx(14e-6)
+    assert alpha_s(4, 100e9, nvlink=False, c=C) == pytest.approx(40e-6)
 
 
 def test_one_gpu_needs_no_collective() -> None:

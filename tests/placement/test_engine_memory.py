@@ -21,7 +21,8 @@ from placement.workload import Engine, Precision
 C = dataclasses.replace(
     constants(),
     engine_residual_mib=2000,
-    engine_activation_mib_dense=5000,
+    engine_sampler_bytes_per_sequence_and_vocab=32,
+    engine_batched_tokens=65_536,
     engine_nccl_mib_tp1=100,
     engine_nccl_mib_tp2=600,
     engine_nccl_mib_tp4=1536,
@@ -39,28 +40,29 @@ def rollout_choice(tp: int = 1, share: float = 0.5, slots: int = 256) -> Rollout
 
 
 def test_an_engine_divides_its_claim() -> None:
-    # Claim 40,000; weights 3200, activations 5100; 31,700 for the cache. 1024 tokens of 24,576 B are 24 MiB:
-    # 1320 sequences fit, max_num_seqs allows 256.
+    # Claim 40,000; weights 3200; 65,536 tokens of 2 · (3 · 4096 + 3 · 1024) B are 1920, as sampling takes 1 MiB a sequence
+    # (32 · 32,768 B), and 100 beside; 34,780 for the cache. 1024 tokens of 24,576 B are 24 MiB: 1449 sequences fit,
+    # max_num_seqs allows 256. Of 2000 sequences sampling takes more: 2000 and 34,700 for the cache.
     space = engine_memory.engine_space(MODEL, rollout_choice(), BATCH, gpu(), C)
-    assert space == engine_memory.EngineSpace(40_000, 3200, 5100, 31_700, 256)
-    assert engine_memory.engine_space(MODEL, rollout_choice(slots=2000), BATCH, gpu(), C).slots == 1320
+    assert space == engine_memory.EngineSpace(40_000, 3200, 2020, 34_780, 256)
+    assert engine_memory.engine_space(MODEL, rollout_choice(slots=2000), BATCH, gpu(), C).slots == 1445
 
 
 def test_tp_cuts_weights_and_as_much_of_the_cache_as_there_are_kv_heads() -> None:
-    # tp 2: 1600 of weights, 5600 beside: 32,800 MiB of cache at 12 MiB a sequence.
-    two = engine_memory.engine_space(MODEL, rollout_choice(2, slots=9999), BATCH, gpu(gpus=2), C)
-    assert (two.weights_mib, two.activation_mib, two.slots) == (1600, 5600, 2733)
-    # tp 8 on 4 KV heads: a head on two GPUs each, 6 MiB a sequence; 400 of weights, 5000 + 1536 beside.
+    # tp 2: 1600 of weights, 3000 for sampling and 600 beside: 34,800 MiB of cache at 12 MiB a sequence.
+    two = engine_memory.engine_space(MODEL, rollout_choice(2, slots=3000), BATCH, gpu(gpus=2), C)
+    assert (two.weights_mib, two.activation_mib, two.slots) == (1600, 3600, 2900)
+    # tp 8 on 4 KV heads: a head on two GPUs each, 6 MiB a sequence; 400 of weights, 9999 + 1536 beside.
     eight = engine_memory.engine_space(MODEL, rollout_choice(8, slots=9999), BATCH, gpu(gpus=8), C)
-    assert (eight.weights_mib, eight.slots) == (400, (40_000 - 400 - 6536) // 6)
+    assert (eight.weights_mib, eight.slots) == (400, (40_000 - 400 - 9999 - 1536) // 6)
 
 
 def test_sequences_are_counted_at_their_mean_length_but_the_longest_must_fit() -> None:
-    # Mean 1024 tokens (24 MiB), longest 10,240 (240 MiB). 8300 MiB of weights and activations.
+    # Mean 1024 tokens (24 MiB), longest 10,240 (240 MiB). 5220 MiB of weights and activations.
     batch = dataclasses.replace(BATCH, response_max_tokens=9728)
-    barely = engine_memory.engine_space(MODEL, rollout_choice(share=1.0), batch, gpu(8540), C)
+    barely = engine_memory.engine_space(MODEL, rollout_choice(share=1.0), batch, gpu(5460), C)
     assert barely.slots == 10
-    too_small = engine_memory.engine_space(MODEL, rollout_choice(share=1.0), batch, gpu(8539), C)
+    too_small = engine_memory.engine_space(MODEL, rollout_choice(share=1.0), batch, gpu(5459), C)
     assert too_small.slots == 0
 
 
@@ -91,15 +93,31 @@ def test_what_an_engine_runs_fits_into_its_claim(share: float, total: int, tp: i
         assert used + 24 / tp > space.claim_mib
 
 
-def test_experts_need_more_room_for_activations() -> None:
-    # H100 with 79.18 GiB at 0.9, vLLM 0.11 (llm-d-planner): weights and cache of Qwen3-32B at tp 2 in GiB.
-    hardware = gpu(int(79.18 * 1024), 2)
-    dense = engine_memory.engine_space(
-        find_model("Qwen/Qwen3-32B"), rollout_choice(2, 0.9), BATCH, hardware, constants()
-    )
-    assert dense.weights_mib / 1024 == pytest.approx(30.59, rel=0.01)
-    assert dense.kv_mib / 1024 == pytest.approx(34.49, rel=0.05)
-    experts = engine_memory.engine_space(
-        find_model("Qwen/Qwen3-30B-A3B"), rollout_choice(2, 0.9), BATCH, hardware, constants()
-    )
-    assert experts.activation_mib - dense.activation_mib == 7578 - 5325
+# vLLM 0.11 on H100 (llm-d-planner), and a log of an A100: what the profile run sets aside, GiB.
+@pytest.mark.parametrize(
+    ("model", "tp", "sequences", "measured"),
+    [
+        ("Qwen/Qwen3-0.6B", 1, 1024, 5.56),
+        ("Qwen/Qwen3-32B", 2, 1024, 5.64),
+        ("meta-llama/Llama-3.1-70B", 2, 1024, 4.84),
+        ("meta-llama/Meta-Llama-3-8B", 1, 256, 1.26),
+    ],
+)
+def test_the_sampler_decides_what_an_engine_sets_aside(model: str, tp: int, sequences: int, measured: float) -> None:
+    c = dataclasses.replace(constants(), engine_nccl_mib_tp1=0, engine_nccl_mib_tp2=0)
+    space = engine_memory.engine_space(find_model(model), rollout_choice(tp, 0.9, sequences), BATCH, gpu(81_080, tp), c)
+    assert space.activation_mib / 1024 == pytest.approx(measured, rel=0.08)
+
+
+def test_weights_of_8_bits_leave_embeddings_alone() -> None:
+    # Llama-3.3-70B in fp8 at tp 2 (llm-d-planner): 33.88 GiB a GPU.
+    llama = find_model("meta-llama/Llama-3.1-70B")
+    space = engine_memory.engine_space(llama, rollout_choice(2, 0.9), BATCH, gpu(81_080, 2), constants(), linear_bytes=1)
+    assert space.weights_mib / 1024 == pytest.approx(33.88, rel=0.005)
+
+
+def test_an_engine_samples_at_most_one_sequence_for_each_token_of_its_batch() -> None:
+    # 65,536 sequences of 32,768 entries of 32 B: 64 GiB, however many more it is told to run.
+    space = engine_memory.engine_space(MODEL, rollout_choice(slots=1 << 40), BATCH, gpu(), C)
+    assert space.activation_mib == 65_536 + 100
+    assert space.slots == 0

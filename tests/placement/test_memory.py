@@ -23,6 +23,7 @@ from placement.workload import (
     Master,
     Offload,
     Precision,
+    Recompute,
     Role,
     RoleName,
     RolloutMenu,
@@ -41,7 +42,6 @@ C = dataclasses.replace(
     frozen_overhead_mib=500,
     engine_residual_mib=2000,
     fsdp_activation_bytes_per_hidden=100,
-    engine_activation_mib_dense=5000,
     engine_nccl_mib_tp1=100,
     engine_nccl_mib_tp2=600,
     sync_bucket_mib=2048,
@@ -311,3 +311,44 @@ def test_only_the_reference_has_logits() -> None:
     )
     assert half.active_mib[Work.REF_LOG_PROBS] == 500 + 800 + 160 + 400 + 512
     assert sizes[RoleName.REWARD, False] == sizes[RoleName.REWARD, True] == sizes[RoleName.REF, True]
+
+
+def test_what_is_kept_of_a_layer_is_counted_tensor_by_tensor() -> None:
+    # Llama-3.1-8B, 16 bits: input, FFN output (4096 each), query and attention's output (4096 each), value (1024), gate (14,336).
+    llama = find_model("meta-llama/Llama-3.1-8B")
+    assert memory.kept_bytes_per_layer(llama, Recompute.SELECTIVE) == 2 * (4 * 4096 + 1024 + 14_336)
+    assert memory.kept_bytes_per_layer(llama, Recompute.FULL) == 2 * 4096
+    assert memory.kept_bytes_per_layer(llama, Recompute.NONE) == 18 * 4096 + 4 * 14_336
+
+
+def test_keeping_more_never_lowers_the_peak() -> None:
+    peaks = []
+    for kept in (Recompute.FULL, Recompute.SELECTIVE, Recompute.NONE):
+        role = dataclasses.replace(actor(), train=TrainMenu(recompute=kept))
+        peaks.append(memory.train(role, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR])
+    assert peaks == sorted(peaks)
+
+
+def test_a_compiled_loss_writes_four_bytes_less_for_each_logit() -> None:
+    def peak(*, compiled: bool) -> float:
+        role = dataclasses.replace(actor(), train=TrainMenu(fused_ce=False, compiled=compiled))
+        return memory.train(role, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
+
+    # 8192 tokens of 32,768 entries: 4 bytes each are 1024 MiB.
+    assert peak(compiled=False) - peak(compiled=True) == pytest.approx(1024)
+
+
+def test_an_optimizer_within_the_backward_pass_leaves_one_gradient() -> None:
+    role = dataclasses.replace(actor(), train=TrainMenu(in_backward=True))
+    choice = train_choice(dp=1, master=Master.BF16)
+    usual = memory.train(actor(), MODEL, choice, BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
+    paged = memory.train(role, MODEL, choice, BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
+    # bf16: gradients of 3200 MiB but the embedding's 64, and 6400 MiB of moments are gone.
+    assert usual - paged == pytest.approx(3200 - 64 + 6400)
+
+
+def test_frozen_weights_of_few_bits_leave_embeddings_alone() -> None:
+    role = dataclasses.replace(actor(), train=TrainMenu(lora=8, frozen_bytes=0.5))
+    held = memory.state(role, MODEL, train_choice(dp=1))
+    # 64 Mi of embeddings at 2 bytes, 1536 Mi at half a byte; the adapters are trained in the master's four.
+    assert held.weights - held.trained == (2 * 64 + 0.5 * 1536) * memory.MIB

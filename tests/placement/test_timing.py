@@ -16,7 +16,7 @@ from placement.choices import FrozenChoice, TrainChoice
 from placement.collectives import gather_s
 from placement.constants import constants
 from placement.hardware import Hardware
-from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, gb, passes, timed
+from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, gb, mfu, passes, timed
 from placement.workload import (
     Batch,
     Engine,
@@ -38,12 +38,17 @@ C = dataclasses.replace(
     ring_efficiency=0.5,
     nvlink_alpha_us=10.0,
     nvlink_alpha_us_per_gpu=1.0,
+    nvlink_alpha_bytes_per_s=100e9,
     pcie_alpha_us=20.0,
     pcie_alpha_us_per_gpu=5.0,
     train_mfu_dense=0.4,
     train_mfu_moe=0.2,
     forward_mfu_dense=0.5,
     forward_mfu_moe=0.25,
+    mfu_flops_per_byte=100.0,
+    attention_weight=1.0,
+    own_bytes_per_s=1e30,
+    sync_tensor_us=0.0,
     memory_efficiency=0.8,
     hybrid_sync_overhead_us=200_000,
     separate_sync_overhead_us=600_000,
@@ -112,8 +117,30 @@ def test_bandwidths_read_as_people_say_them(bytes_per_s: float, text: str) -> No
 
 
 def test_a_token_costs_two_flop_a_parameter_and_half_its_attention() -> None:
-    assert flops_per_token(MODEL, 1000) == 2e9 + 20e6
-    assert flops_per_token(EXPERTS, 1000) == 2e8 + 20e6
+    assert flops_per_token(MODEL, 1000, C) == 2e9 + 20e6
+    assert flops_per_token(EXPERTS, 1000, C) == 2e8 + 20e6
+    # Attention, which runs slower, counts for more.
+    assert flops_per_token(MODEL, 1000, dataclasses.replace(C, attention_weight=1.5)) == 2e9 + 30e6
+
+
+def test_a_card_with_fewer_flop_a_byte_reaches_a_larger_share_of_them() -> None:
+    # 40 % at 100 FLOP/B and matrix products at 80 %: of 2.5 times the ideal time 1.25 is matrix products, and 1.25 traffic.
+    # At 50 FLOP/B half of the latter is left: 1/1.875; at 200 it is doubled: 1/3.75.
+    c = dataclasses.replace(C, matmul_efficiency=0.8)
+
+    def at(flops: float) -> float:
+        return mfu(0.4, dataclasses.replace(hardware(1), flops=flops), c)
+
+    assert at(100e12) == pytest.approx(0.4)
+    assert at(50e12) == pytest.approx(1 / 1.875)
+    assert at(200e12) == pytest.approx(1 / 3.75)
+
+
+def test_a_sync_between_pools_pays_for_every_tensor() -> None:
+    # 10 layers of 9 tensors and 3 beside, or of 6 and 3 for each of 64 experts, at 100 µs, and 600 ms.
+    c = dataclasses.replace(C, sync_tensor_us=100.0)
+    assert timing.separate_sync_us(MODEL, c) == 600_000 + 93 * 100
+    assert timing.separate_sync_us(EXPERTS, c) == 600_000 + 1983 * 100
 
 
 # ── forward passes ──────────────────────────────────────────────────────────────────────────────────────────

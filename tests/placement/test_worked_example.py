@@ -61,7 +61,7 @@ def by_hand() -> dict[str, float]:
     """Recompute the page's plan with nothing but its formulas and numbers: MiB and seconds by name."""
     mib = 2**20
     p, layers, h, v, embedding = 1_543_714_304, 28, 1536, 151_936, 233_373_696
-    flops, memory, bus = 312e12, 2039e9, 275e9 * 0.85
+    flops, memory, bus = 312e12, 2039e9, 275e9 * 0.88
     found = {}
 
     # Memory. Rank: 128 sequences an update; 16 micro-batches of 8192 tokens.
@@ -82,7 +82,7 @@ def by_hand() -> dict[str, float]:
     found["ref: ref_log_probs"] = 1040 + (2 * p / n + gather + 92 * tok * h) / mib
 
     # Generation. 512 sequences an engine; the cache holds more than 256 of 1024 tokens.
-    kv_mib = claim - weights - 5325 - 134
+    kv_mib = claim - weights - 38 * 256 * v / mib - 134
     assert kv_mib * mib / 28_672 / 1024 > 256
     slots, sequences, mean, longest, prompt = 256, 512, 512, 1024, 512
     k = longest / mean - 1
@@ -95,19 +95,23 @@ def by_hand() -> dict[str, float]:
         steps * (2 * p / (memory * 0.9) + 2.5e-3 + 8e-6 * layers)
         + tokens * context * 28_672 / (memory * 0.75)
         + tokens * 2 * p / (flops * 0.78)
-        + prompts * prompt * 2 * (p + attention * prompt) / (flops * 0.78)
+        + prompts * prompt * 2 * (p + 1.5 * attention * prompt) / (flops * 0.78)
     )
 
     # Forward passes and updates. A rank has 512 · 1024 tokens in 64 micro-batches.
     rank_tokens, micro_batches = 512 * 1024, 64
-    forward = 2 * (p + attention * 1024) * rank_tokens
+    forward = 2 * (p + 1.5 * attention * 1024) * rank_tokens
+
+    def mfu(reference: float) -> float:
+        return 1 / (1 / 0.78 + (1 / reference - 1 / 0.78) * flops / memory / 295)
+
     alpha = (5.6 + 1.96 * n) * 1e-6
-    one_gather = alpha + (n - 1) / n * 2 * p / bus
+    one_gather = alpha + 2 * math.sqrt(5.6e-6 * 2 * p / bus) + (n - 1) / n * 2 * p / bus + 2 * p / n / 1e12
     exposed = micro_batches * one_gather / layers
-    assert micro_batches * one_gather < forward / (flops * 0.45)
-    found["forward"] = forward / (flops * 0.45) + exposed
+    assert micro_batches * one_gather < forward / (flops * mfu(0.45))
+    found["forward"] = forward / (flops * mfu(0.45)) + exposed
     state = 4 * (4 + 2 * (8 + 4)) * p / n / (memory * 0.9)
-    found["update_actor"] = 3 * forward / (flops * 0.40) + exposed + state
+    found["update_actor"] = 3 * forward / (flops * mfu(0.40)) + exposed + state
     found["sync_weights"] = one_gather + 0.2
     return found
 

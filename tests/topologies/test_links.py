@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import placement
 from topologies.cards import Card, cards, find_card
 from topologies.links import LinkKind, link, nvlink, parse_code, pcie_port
 
-P2P = Path(__file__).parents[1] / "data" / "validation" / "p2p"
+P2P = Path(placement.__path__[0]) / "data" / "validation" / "p2p"
 
 A100, V100, H100 = (find_card(slug) for slug in ("a100-80gb", "v100-32gb", "h100-80gb"))
 CARD_OF_GEN = {3: V100, 4: A100, 5: H100}

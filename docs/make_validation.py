@@ -1,0 +1,193 @@
+"""
+Write docs/validation.md and its plot: every prediction against the shipped measurements.
+
+    python docs/make_validation.py            write both
+    python docs/make_validation.py --check    fail if they differ from what the command says now
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from placement.cli.validate import factors, number, percent, verdict
+from placement.validation.reading import Folder
+from placement.validation.report import Report, report
+from placement.validation.rows import Group, Row, mape_percent
+from placement.validation.scaling import after_scaling
+
+PAGE = Path(__file__).with_name("validation.md")
+PICTURE = Path(__file__).parent / "img" / "validation.svg"
+
+HEAD = """\
+# Predictions against measurements
+
+What `placement validate` prints: every published measurement that is shipped in
+[`placement/data/validation`](../placement/data/validation), each with its source, beside what planning predicts for it. Predictions go
+through the functions that planning uses; `placement validate FOLDER` does the same for a folder of your own that is laid out alike, and
+`--json` has every row with its parts and with what was taken for granted. Made by `python docs/make_validation.py`; a test makes it again.
+
+![Predicted over measured, group by group](img/validation.svg)
+
+| group | rows | predicted | mean error | after one factor per framework | target | worst |
+|---|---|---|---|---|---|---|
+"""
+
+TARGETS = {
+    "rollout_memory": "5 %",
+    "training_memory": "10 %",
+    "links": "10 %",
+    "collectives": "20 %",
+    "rl_step_dense": "20 %; 10 % after a factor",
+    "rl_step_moe": "35 %",
+}
+
+NOTES = {
+    "rollout_memory": """\
+The row of four H100 says neither how many sequences the engine may run nor which share of the memory it claims; with 8 GiB left of 79,
+each of both moves the cache by a tenth. The published weights of gpt-oss-20b are larger than its parameters: kernels for four bits pad
+them.""",
+    "training_memory": """\
+Both of torchtune's rows are over: its peaks are those of torch and leave out the CUDA context, which the constant of the formula holds.
+For QLoRA, where little else is left, that is a fifth.""",
+    "links": """\
+Matrix 006 reads 205-260 GB/s on NVLinks that carry 275: its own note says that clocks limit the sample there. The pairs without NVLink
+of matrix 009 lie on two sockets of a platform without peer-to-peer copies between sockets; `nvidia-smi topo -m` does not tell, and
+planning takes them as PCIe across sockets until a source says so (`topo -p2p`).""",
+    "collectives": """\
+The L40S machine is a virtual one: from two to eight GPUs its bus bandwidth falls from 20 to 1.4 GB/s, which no PCIe tree does. Without
+it the mean error is {without_l40s}. Sixteen A100 of the table reach 17.5 GB/s between two nodes, a tenth of the ports of a DGX: theirs
+are not stated.""",
+    "training_throughput": """\
+Worst are sequences of 32,768 tokens and more, whose attention reaches less than FlashAttention-2's published share, and models under
+1B, which are bound by launches. Training in 8 bits counts as twice the rate of matrix products.""",
+    "rl_step_dense": """\
+Rows of verl do not state how long answers are, only the limit: a mean of 1000 tokens is taken for granted, and an error of that length
+is an error of the step. They are also averages over training, in which answers grow. Fully asynchronous rows interrupt long answers and
+go on with them in the next step; the prediction waits for the longest. Synchronous steps of NeMo-RL are under-predicted by more than
+those one step off: what waking and putting to sleep the engine costs beside its copies is not published.""",
+    "rl_step_moe": """\
+NeMo-RL's steps take about half as long again as predicted, whatever schedule; the published MFU of mixtures of experts (18 %) is of
+pre-training, and RL reaches less of it. Other families are not in the table. Do not trust a plan for a mixture of experts without a
+calibration.""",
+    "weight_sync": """\
+Syncs of mixtures of experts are bound by the number of tensors, not by bytes: the time of one tensor differs by a factor of five
+between the frameworks. Planning uses one.""",
+}
+
+TAIL = """\
+## What was fitted
+
+Nothing is fitted to a step, a peak or a throughput. These constants were derived from tables of which rows stand above, so that the
+errors of those rows say less than those of other machines: `nvlink_alpha_us`, `own_bytes_per_s` and `ring_efficiency` (collectives of A100
+and H100), `engine_sampler_bytes_per_sequence_and_vocab` (counted, and checked on three of the logs), the classes of
+`topologies/data/links.json` (links), `fsdp_activation_bytes_per_hidden` (one of the prime-rl peaks), and `train_mfu_dense` (H100 rows
+of the throughput table; A100 and 8 bits follow from it by `mfu_flops_per_byte`, without a constant of their own). Two assumptions were
+settled with the rows in sight: 1000 tokens for the mean answer that verl's tables leave out, and 0.3 ms for a tensor of a weight sync.
+`placement/data/constants.json` has the source of each constant.
+
+Factors per framework are fitted to the rows beside which they stand; the error for models that had no part in a factor is the one to
+trust.
+"""
+
+STYLE = (
+    "<style>text{font:13px system-ui,sans-serif;fill:#1f2328}.page{fill:#fff}.band{fill:#dde3e9}.tick{stroke:#8c959f}"
+    "@media (prefers-color-scheme:dark){text{fill:#f0f6fc}.page{fill:#0d1117}.band{fill:#2a333d}.tick{stroke:#656c76}}</style>"
+)
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8c6d1f", "#777777")
+WIDTH, LEFT, RIGHT, TOP, STRIP = 900, 190, 30, 40, 44
+LIMIT = 4.0
+
+
+def contents() -> tuple[str, str]:
+    """Return page and picture as they should be."""
+    found = report(Folder.at(None))
+    return "".join(_page(found)), _picture(found)
+
+
+def _page(found: Report) -> Iterator[str]:
+    yield HEAD
+    for group in found.groups:
+        mean = "–" if group.mape_percent is None else f"{group.mape_percent:.1f} %"
+        after = after_scaling(group)
+        worst = percent(group.worst.error_percent if group.worst else None)
+        scaled = "" if after is None else f"{after:.1f} %"
+        yield (
+            f"| {group.name} | {len(group.rows)} | {len(group.predicted)} | {mean} | {scaled} | {TARGETS.get(group.name, '')} | {worst} |\n"
+        )
+    yield "\nWhat nothing predicts:\n\n"
+    yield from (f"- {said}\n" for said in found.unpredicted)
+    for group in found.groups:
+        yield f"\n## {group.name}\n\n{group.title[0].upper()}{group.title[1:]}. {_safe(verdict(group))}.\n"
+        note = NOTES.get(group.name, "")
+        yield f"\n{note.format(without_l40s=_without(group, 'l40s'))}\n" if note else ""
+        lines = list(factors(group))
+        yield "\n" + "".join(f"- {line.strip()}\n" for line in lines) if lines else ""
+        yield "\n| row | measured | predicted | error | taken for granted, or why not |\n|---|---|---|---|---|\n"
+        yield from map(_line, group.rows)
+    yield "\n" + TAIL
+
+
+def _line(row: Row) -> str:
+    said = row.why or "; ".join(row.assumed)
+    return f"| {_safe(row.name)} | {number(row.measured)} | {number(row.predicted)} | {percent(row.error_percent)} | {_safe(said)} |\n"
+
+
+def _safe(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace(">", "&gt;").replace("*", "\\*")
+
+
+def _without(group: Group, start: str) -> str:
+    return f"{mape_percent([row for row in group.rows if not row.name.startswith(start)]) or 0:.1f} %"
+
+
+def _picture(found: Report) -> str:
+    """Draw a strip for each group: a dot for each row, at predicted over measured."""
+    height = TOP + STRIP * len(found.groups) + 40
+    bottom = height - 40
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img">',
+        "<title>Predicted over measured, group by group</title>",
+        STYLE,
+        f'<rect class="page" width="{WIDTH}" height="{height}"/>',
+        f'<rect class="band" x="{_x(0.8):.1f}" y="{TOP}" width="{_x(1.25) - _x(0.8):.1f}" height="{bottom - TOP}"/>',
+    ]
+    for ratio, label in ((0.25, "¼ or less"), (0.5, "½"), (0.8, "0.8"), (1, "1"), (1.25, "1.25"), (2, "2"), (4, "4 or more")):
+        lines.append(f'<line class="tick" x1="{_x(ratio):.1f}" x2="{_x(ratio):.1f}" y1="{TOP}" y2="{bottom}" stroke-width="1"/>')
+        lines.append(f'<text x="{_x(ratio):.1f}" y="{bottom + 18}" text-anchor="middle">{label}</text>')
+    lines.append(f'<text x="{LEFT}" y="22">predicted over measured; the band is a fifth to either side</text>')
+    for place, group in enumerate(found.groups):
+        middle = TOP + STRIP * place + STRIP / 2
+        lines.append(f'<text x="10" y="{middle + 4:.1f}">{group.name}</text>')
+        for index, row in enumerate(group.predicted):
+            y = middle + (index % 7 - 3) * 4  # beside each other where many are alike
+            ratio = (row.predicted or 1.0) / row.measured
+            lines.append(f'<circle cx="{_x(ratio):.1f}" cy="{y:.1f}" r="3" fill="{COLOURS[place]}" fill-opacity="0.7"/>')
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def _x(ratio: float) -> float:
+    share = math.log(min(max(ratio, 1 / LIMIT), LIMIT)) / math.log(LIMIT)
+    return LEFT + (WIDTH - LEFT - RIGHT) * (share + 1) / 2
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    page, picture = contents()
+    if check:
+        fresh = (PAGE.read_text(encoding="utf-8"), PICTURE.read_text(encoding="utf-8")) == (page, picture)
+        print("docs/validation.md is fresh" if fresh else "docs/validation.md or its plot is stale: run python docs/make_validation.py")
+        return 0 if fresh else 1
+    PAGE.write_text(page, encoding="utf-8")
+    PICTURE.write_text(picture, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

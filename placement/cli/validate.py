@@ -1,0 +1,119 @@
+"""
+`placement validate`: predictions against measurements, row by row.
+
+When to modify: how the comparison looks on a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from placement.cli.table import counted, new_table, rendered, width_of
+from placement.cli.wrap import wrapped
+from placement.drawing.shapes import printable
+from placement.output import json_text, write_stdout
+from placement.validation.reading import Folder
+from placement.validation.report import Report, report, to_document
+from placement.validation.rows import Group, Row
+from placement.validation.scaling import after_scaling, scaled
+
+LONGEST_NAME = 84
+COLUMNS = (("row", "left"), ("measured", "right"), ("predicted", "right"), ("error", "right"))
+
+
+def run(folder: Path | None, *, as_json: bool) -> int:
+    """Compare and show; return the exit code."""
+    found = report(Folder.at(folder))
+    if as_json:
+        write_stdout(json_text(to_document(found)))
+    else:
+        write_stdout(rendered(*page(found, width_of(sys.stdout)), stream=sys.stdout))
+    return 0
+
+
+def page(found: Report, width: int) -> Iterator[RenderableType]:
+    """Yield what is shown: every row of every group, and a summary at the end."""
+    for group in found.groups:
+        yield Text(wrapped(f"{group.name}: {group.title}", width), style="bold")
+        yield _rows(group) if group.rows else "no rows"
+        yield wrapped(verdict(group), width)
+        for sentence in _cannot(group):
+            yield wrapped(sentence, width)
+        for sentence in factors(group):
+            yield wrapped(sentence, width)
+        yield ""
+    if found.unpredicted:
+        yield Text("what nothing predicts", style="bold")
+        yield from (wrapped(printable(f"  {one}"), width) for one in found.unpredicted)
+        yield ""
+    yield Text("summary", style="bold")
+    yield summary(found)
+
+
+def _rows(group: Group) -> RenderableType:
+    table = new_table(*COLUMNS, prose=["row"])
+    for row in group.rows:
+        table.add_row(*cells(row))
+    return table
+
+
+def cells(row: Row) -> tuple[str, str, str, str]:
+    """Return what a row shows: its name, both values and the error."""
+    name = printable(row.name)
+    short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return short, number(row.measured), number(row.predicted), percent(row.error_percent)
+
+
+def number(value: float | None) -> str:
+    """Return a value with three digits that count; a dash where there is none."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def percent(value: float | None) -> str:
+    """Return an error with its sign; a dash where there is none."""
+    return "–" if value is None else f"{value:+.1f} %"
+
+
+def verdict(group: Group) -> str:
+    """Return the mean error and the worst row of a group in one sentence."""
+    said = f"{len(group.predicted)} of {counted(len(group.rows), 'row')} predicted"
+    if group.worst is None or group.mape_percent is None:
+        return said
+    worst = printable(group.worst.name)
+    return f"{said}; mean error {group.mape_percent:.1f} %; the worst is {worst} ({percent(group.worst.error_percent)})"
+
+
+def factors(group: Group) -> Iterator[str]:
+    """Yield what one scale factor per framework would do."""
+    after = after_scaling(group)
+    if after is None:
+        return
+    yield f"with one scale factor per framework: mean error {after:.1f} %"
+    for one in scaled(group):
+        left = "it has one model, so that none can be left out"
+        if one.left_out_percent is not None:
+            left = f"{one.left_out_percent:.1f} % for models that had no part in the factor"
+        yield f"  {printable(one.framework)}: × {one.factor:.3f} over {counted(one.rows, 'row')}, {one.mape_percent:.1f} %; {left}"
+
+
+def _cannot(group: Group) -> Iterator[str]:
+    for row in group.rows:
+        if row.why is not None:
+            yield printable(f"cannot be predicted: {row.name}: {row.why}")
+
+
+def summary(found: Report) -> RenderableType:
+    """Return one line for each group."""
+    table = new_table(("group", "left"), ("rows", "right"), ("predicted", "right"), ("mean error", "right"), ("worst", "right"))
+    for group in found.groups:
+        worst = group.worst.error_percent if group.worst else None
+        mean = "–" if group.mape_percent is None else f"{group.mape_percent:.1f} %"
+        table.add_row(group.name, str(len(group.rows)), str(len(group.predicted)), mean, percent(worst))
+    return table

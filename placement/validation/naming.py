@@ -1,0 +1,141 @@
+"""
+Which model and card a published table means: tables write names in ways of their own.
+
+When to modify: a table names models or cards in yet another way. A model that is missing is a row of the catalogue.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+
+from placement.errors import InputError
+from placement.models import Model, catalogue, from_numbers
+from placement.validation.rows import Unpredictable
+from topologies.cards import Card, cards
+
+_ENDINGS = ("instruct", "base", "chat", "text", "hf", "it", "fp8", "bf16", "fp16")
+_SAME_SHAPE = {"llama3370b": "llama3170b"}
+"""Models that differ from another one in their training alone."""
+
+
+_GPT_OSS = {"hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64, "vocab": 201_088, "ffn": 4 * 2880, "experts_per_token": 4}
+_FURTHER: Mapping[str, tuple[Mapping[str, int], float]] = {
+    "gptoss20b": ({"layers": 24, "experts": 32, "parameters": 20_914_757_184, "active_parameters": 3_610_000_000}, 0.579),
+    "gptoss120b": ({"layers": 36, "experts": 128, "parameters": 116_829_156_672, "active_parameters": 5_130_000_000}, 0.544),
+}
+"""
+Models that engines are measured with and the catalogue has not, with the bytes of a linear weight: experts of gpt-oss are shipped in
+MXFP4 (4.25 bits), all else in 16 bits (its model card).
+"""
+
+
+def linear_bytes(name: str) -> float:
+    """Return the bytes of a linear weight of the model called *name*: 16 bits unless the name or the model says otherwise."""
+    further = _FURTHER.get(_plain(name))
+    return further[1] if further else 1.0 if "fp8" in name.lower() else 2.0
+
+
+def find(name: str) -> Model:
+    """
+    Return the model that a table calls *name*.
+
+    Raises
+    ------
+    Unpredictable
+        If the catalogue has no such model.
+    """
+    plain = _plain(name)
+    found = _models().get(_SAME_SHAPE.get(plain, plain))
+    if found is None:  # a mixture of experts without its active parameters: Qwen3-235B is Qwen3-235B-A22B
+        longer = [model for known, model in _models().items() if re.fullmatch(rf"{plain}a\d+b", known)] if plain else []
+        found = longer[0] if len(longer) == 1 else None
+    if found is None:
+        raise Unpredictable(f"the catalogue has no model {name!r}" if name else "the row names no model")
+    return found
+
+
+def described(numbers: Mapping[str, object]) -> Model:
+    """
+    Return the model that a table describes by its numbers.
+
+    Raises
+    ------
+    Unpredictable
+        If they are of no model.
+    """
+    try:
+        return from_numbers(numbers)
+    except InputError as why:
+        raise Unpredictable(str(why)) from None
+
+
+def find_in(text: str) -> Model:
+    """Return the model whose name stands in *text* (``Llama 3.1 8B full finetune``): the longest of several."""
+    plain = re.sub(r"[^a-z0-9]", "", text.lower())
+    named = [name for name in _models() if name in plain]
+    if not named:
+        raise Unpredictable(f"no model of the catalogue is named in {text!r}")
+    return _models()[max(named, key=len)]
+
+
+def _plain(name: str) -> str:
+    """Return what all ways of writing a name have in common: ``LLAMA3.1_8B`` is ``meta-llama/Llama-3.1-8B``."""
+    bare = re.sub(r"\(.*?\)", "", name.lower()).rpartition("/")[2]
+    words = [word for word in re.split(r"[^a-z0-9]+", bare) if word and word not in _ENDINGS]
+    joined = "".join(words).removeprefix("meta")
+    return re.sub(r"(\d+)b(\d+)a?b?$", r"\1ba\2b", joined) if re.search(r"\db\d+a$", joined) else joined
+
+
+@functools.cache
+def _models() -> Mapping[str, Model]:
+    found: dict[str, Model] = {}
+    for name, model in catalogue().items():
+        found.setdefault(_plain(name), model)
+    for name, (numbers, _) in _FURTHER.items():
+        found[name] = from_numbers({"name": name, **_GPT_OSS, **numbers})
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def card(text: str) -> Card:
+    """
+    Return the card whose name stands in *text* (``DGX-H100``, ``2 nodes, 16 H20``, ``a100_sxm_comm_nccl``).
+
+    The longest name wins. A name that several cards share is that with the most memory, on a board with NVLink; the text decides
+    between memories (``80GB``) where it names one.
+
+    Raises
+    ------
+    Unpredictable
+        If no card of the catalogue is named.
+    """
+    one_card = re.sub(r"\b\d{1,4} ?x ?(?=[a-z0-9])", " ", text.lower())  # 8xA100
+    plain = re.sub(r"(?<=[a-z])(?=\d)|[^a-z0-9]", " ", one_card)
+    plain = " " + re.sub(r"\s+", " ", plain) + " "
+    best: list[Card] = []
+    length = 0
+    for one in cards():
+        for alias in (one.slug, *one.aliases, *one.nvml_names):
+            spaced = re.sub(r"(?<=[a-z])(?=\d)|[^a-z0-9]", " ", alias.lower())
+            spaced = re.sub(r"\b(nvidia|tesla|geforce|hbm 3|hbm3)\b", " ", spaced)
+            spaced = re.sub(r"\s+", " ", spaced).strip()
+            if not spaced or f" {spaced} " not in plain:
+                continue
+            if len(spaced) > length:
+                best, length = [one], len(spaced)
+            elif len(spaced) == length and one not in best:
+                best.append(one)
+    if not best:
+        raise Unpredictable(f"no card of the catalogue is named in {text!r}" if text.strip() else "the row names no card")
+    stated = re.search(r"\b(\d{2,3}) ?gi?b\b", text.lower())
+    if stated is not None:
+        alike = [one for one in cards() if one.chip == best[0].chip and abs(one.total_mib / 1024 - int(stated[1])) < 0.08 * int(stated[1])]
+        best = alike or best
+    return max(best, key=lambda one: (one.nvlink_links, one.total_mib))
+
+
+def sounds_like_experts(name: str) -> bool:
+    """Whether the name of an unknown model is that of a mixture of experts (``30B-A3B``, ``8x7B``, ``MoE``)."""
+    return re.search(r"\d+b-?a?\d+(\.\d+)?[ba]\b|\d+x\d+b|moe|deepseek.?v[23]|gpt-oss|kimi", name.lower()) is not None

@@ -1,0 +1,135 @@
+"""
+All groups of a folder, and what in it nothing predicts; as one JSON document.
+
+When to modify: a new group, or a new field of the document.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from placement.validation import (
+    collectives,
+    links,
+    rl_steps,
+    rollout_memory,
+    training_memory,
+    training_throughput,
+    weight_sync,
+)
+from placement.validation.reading import Folder
+from placement.validation.rows import Group, Row
+from placement.validation.scaling import after_scaling, scaled
+
+_KNOWN_LISTS = {"training", "inference"}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """
+    The comparison.
+
+    Parameters
+    ----------
+    groups
+        Always the same eight, in one order.
+    unpredicted
+        Lists that nothing predicts, each with the reason.
+    """
+
+    groups: tuple[Group, ...]
+    unpredicted: tuple[str, ...]
+
+
+def report(folder: Folder) -> Report:
+    """
+    Return *folder* compared with what planning predicts.
+
+    Raises
+    ------
+    InputError
+        If a file is damaged, or a row states what cannot be.
+    """
+    dense, experts = rl_steps.groups(folder)
+    groups = (
+        rollout_memory.group(folder),
+        training_memory.group(folder),
+        links.group(folder),
+        collectives.group(folder),
+        training_throughput.group(folder),
+        dense,
+        experts,
+        weight_sync.group(folder),
+    )
+    return Report(groups, _unpredicted(folder))
+
+
+def _unpredicted(folder: Folder) -> tuple[str, ...]:
+    found = [
+        f"{name} (memory.json): no list of measured peaks"
+        for name, value in folder.parts("memory.json").items()
+        if isinstance(value, list | dict) and name not in _KNOWN_LISTS
+    ]
+    found += links.unpredicted(folder)
+    contention = folder.parts("contention.json")
+    if contention:
+        found.append("contention.json: its cases do not say on which machine, and between which of its GPUs, copies run")
+    return (*found, *rl_steps.unpredicted(folder))
+
+
+def to_document(found: Report) -> dict[str, Any]:
+    """Return *found* as the document that ``--json`` prints."""
+    return {
+        "schema": "placement/validation/v1",
+        "groups": {group.name: _group(group) for group in found.groups},
+        "not_predicted": list(found.unpredicted),
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "rows": len(group.rows),
+        "predicted": len(group.predicted),
+        "mape_percent": _rounded(group.mape_percent),
+        "worst": None if group.worst is None else _row(group.worst),
+    }
+    frameworks = scaled(group)
+    if frameworks:
+        document["mape_percent_after_one_factor_per_framework"] = _rounded(after_scaling(group))
+        document["frameworks"] = {
+            one.framework: {
+                "rows": one.rows,
+                "factor": round(one.factor, 4),
+                "mape_percent": _rounded(one.mape_percent),
+                "leave_one_model_out_mape_percent": _rounded(one.left_out_percent),
+            }
+            for one in frameworks
+        }
+    document["rows_detail"] = [_row(row) for row in group.rows]
+    return document
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "unit": row.unit,
+        "measured": _significant(row.measured),
+        "predicted": _significant(row.predicted),
+        "error_percent": _rounded(row.error_percent),
+        "why_not": row.why,
+        "assumed": list(row.assumed),
+        "parts": [
+            {"name": part.name, "measured": _significant(part.measured), "predicted": _significant(part.predicted)}
+            for part in row.parts
+        ],
+        "source": row.source,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _significant(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.5g}")

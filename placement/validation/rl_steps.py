@@ -1,0 +1,82 @@
+"""
+Steps of reinforcement learning: `placement.demand` predicts every piece of work, and the schedule adds them up.
+
+When to modify: a list of ``rl_steps.json`` states its steps in other fields.
+"""
+
+from __future__ import annotations
+
+from placement.validation import naming
+from placement.validation.reading import Folder, Record
+from placement.validation.rl_run import read_run, step_s
+from placement.validation.rows import Group, Part, Row, Unpredictable
+
+FILE = "rl_steps.json"
+_STEP = ("step_time_s", "step_s")
+_STAGES = {
+    "generate": ("gen_s", "generate_sequences_s"), "old_log_probs": ("old_logprob_s",), "ref_log_probs": ("ref_s",),
+    "update_actor": ("update_actor_s",),
+}  # fmt: skip
+
+
+def groups(folder: Folder) -> tuple[Group, Group]:
+    """Return the steps of dense models and of mixtures of experts."""
+    dense: list[Row] = []
+    experts: list[Row] = []
+    for name in lists(folder):
+        for record in folder.records(folder.parts(FILE)[name], f"{FILE}: {name}"):
+            (experts if has_experts(record) else dense).append(_row(record, name))
+    return (
+        Group("rl_step_dense", "a step of reinforcement learning, dense models, s", tuple(dense)),
+        Group("rl_step_moe", "a step of reinforcement learning, mixtures of experts, s", tuple(experts)),
+    )
+
+
+def lists(folder: Folder) -> tuple[str, ...]:
+    """Return the lists of the file whose rows state the time of a step."""
+    found = folder.parts(FILE)
+    return tuple(
+        name
+        for name, rows in found.items()
+        if isinstance(rows, list) and any(isinstance(row, dict) and any(key in row for key in _STEP) for row in rows)
+    )
+
+
+def unpredicted(folder: Folder) -> tuple[str, ...]:
+    """Return the lists that nothing predicts, each with the reason."""
+    known = {*lists(folder), "weight_sync"}
+    return tuple(
+        f"{name} ({FILE}): its rows do not say how long answers are, how they are batched or on what they run"
+        for name, rows in folder.parts(FILE).items()
+        if name not in known and isinstance(rows, list | dict)
+    )
+
+
+def has_experts(record: Record) -> bool:
+    """Whether the model of the row is a mixture of experts; by its name where the catalogue does not know it."""
+    try:
+        return naming.find(record.text("model")).experts > 0
+    except Unpredictable:
+        return naming.sounds_like_experts(record.text("model"))
+
+
+def _row(record: Record, listed: str) -> Row:
+    measured = next((value for key in _STEP if (value := record.measured(key)) is not None), None)
+    if measured is None:
+        raise record.fail(_STEP[1], "a measured value above zero")
+    framework = (record.text("framework") or listed).partition(" ")[0]
+    model = record.text("model")
+    mode = record.text("mode") or record.text("policy")
+    words = (framework, model, mode, record.text("precision"), f"{record.count('n_gpus') or '?'} GPUs")
+    name = ", ".join(filter(None, words))
+    source = record.text("source")
+    try:
+        run = read_run(record)
+        seconds, pieces = step_s(run)
+    except Unpredictable as why:
+        return Row(name, "s", measured, why=str(why), framework=framework, model=model, source=source)
+    parts = tuple(
+        Part(stage, next((found for key in _STAGES.get(stage, ()) if (found := record.number(key))), None), seconds_of_it)
+        for stage, seconds_of_it in pieces.items()
+    )
+    return Row(name, "s", measured, seconds, assumed=run.assumed, parts=parts, framework=framework, model=run.model.name, source=source)

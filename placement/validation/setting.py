@@ -1,0 +1,91 @@
+"""
+The hardware of a published row: so many GPUs of a card in nodes of the usual kind.
+
+Planning reads a machine; a table names a card and a number of GPUs. What it leaves open is that of NVIDIA's reference systems:
+eight GPUs a node, one network port for each GPU.
+
+When to modify: a new generation of nodes, or tables that say more about theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from placement.hardware import Hardware
+from placement.validation.rows import Unpredictable
+from topologies.cards import Card
+from topologies.links import link, nvlink, pcie_port
+
+GB = 1e9
+GPUS_PER_NODE = 8
+
+LAYER_WIDTHS = 128
+"""Width over layers of a decoder of the usual form, where a table names no model that is known."""
+
+_PORT_GBIT_PER_S = {3: 100, 4: 200, 5: 400, 6: 800}
+"""A port beside each GPU by the card's PCIe generation: DGX-1 (EDR), DGX A100 (HDR), DGX H100 (NDR), DGX B300 (XDR)."""
+
+_PORT_SHARE = 0.93
+"""What a port carries: 46-48 GB/s of the 50 GB/s of 400 Gb/s."""
+
+
+def port_bytes_per_s(card: Card) -> float:
+    """Return what the network port beside a GPU of *card* carries, one direction, B/s."""
+    return _PORT_GBIT_PER_S.get(card.pcie_gen, 100) / 8 * GB * _PORT_SHARE
+
+
+def in_8_bits(card: Card) -> Card:
+    """
+    Return *card* as matrix products of 8 bits see it: twice the rate.
+
+    Raises
+    ------
+    Unpredictable
+        If it has none.
+    """
+    if card.compute_capability < (8, 9):
+        raise Unpredictable(f"{card.slug} has no matrix products in 8 bits")
+    return dataclasses.replace(card, dense_16bit_tflops=2 * card.dense_16bit_tflops)
+
+
+def hardware(card: Card, gpus: int, *, node_bytes_per_s: float | None = None) -> Hardware:
+    """
+    Return *gpus* GPUs of *card* as a group.
+
+    Parameters
+    ----------
+    node_bytes_per_s
+        What joins a node of `GPUS_PER_NODE` to others, B/s; None for a port beside each GPU.
+    """
+    width, over_nvlink = inside(card, min(gpus, GPUS_PER_NODE))
+    ring = width
+    if gpus > GPUS_PER_NODE:
+        ring = min(width, node_bytes_per_s or GPUS_PER_NODE * port_bytes_per_s(card))
+    sizes = tuple(tp for tp in (2, 4, 8, 16, 32) if gpus % tp == 0)
+    blocks = tuple((tp, width if tp <= GPUS_PER_NODE else ring) for tp in sizes)
+    return Hardware(
+        gpus=gpus,
+        flops=card.dense_16bit_tflops * 1e12,
+        memory_bytes_per_s=card.memory_gb_per_s * GB,
+        total_mib=card.torch_mib,
+        compute_capability=card.compute_capability,
+        ring_bytes_per_s=ring if gpus > 1 else 0.0,
+        ring_nvlink=over_nvlink and 1 < gpus <= GPUS_PER_NODE,
+        block_bytes_per_s=blocks,
+        block_nvlink=tuple((tp, over_nvlink and tp <= GPUS_PER_NODE) for tp in sizes),
+        host_bytes_per_s=pcie_port(card).gb_per_s * GB,
+    )
+
+
+def inside(card: Card, gpus: int) -> tuple[float, bool]:
+    """Return the slowest link of the ring over *gpus* GPUs of one node, B/s, and whether it is NVLink."""
+    if card.is_wired:
+        return nvlink(card.nvlink_links, card, card).gb_per_s * GB, True
+    return link("PIX" if gpus <= GPUS_PER_NODE // 2 else "SYS", card, card).gb_per_s * GB, False
+
+
+def usual_shape(parameters: int) -> tuple[int, int, int]:
+    """Return width, layers and heads of 128 that hold *parameters*: 12 · layers · width²."""
+    heads = max(round((parameters * LAYER_WIDTHS / 12) ** (1 / 3) / 128), 1)
+    hidden = 128 * heads
+    return hidden, max(round(parameters / (12 * hidden * hidden)), 1), heads

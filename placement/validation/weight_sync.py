@@ -1,0 +1,104 @@
+"""
+Weights on their way from the trainer to engines on other GPUs: `placement.timing` and `placement.demand` predict.
+
+When to modify: tables name the two sides in other words.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from placement import timing
+from placement.choices import TrainChoice
+from placement.constants import constants
+from placement.demand import transfer_us
+from placement.models import Model
+from placement.validation import naming
+from placement.validation.reading import Folder, Record
+from placement.validation.rows import Group, Row, Unpredictable
+from placement.validation.setting import GB, GPUS_PER_NODE, hardware, port_bytes_per_s, usual_shape
+from placement.workload import Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
+
+FILE = "rl_steps.json"
+MOST_GPUS = 1 << 16
+MOST_BILLIONS = 10_000
+_INHERITED = ("hardware", "mapping", "source")
+
+
+def group(folder: Folder) -> Group:
+    """Return the rows of ``rl_steps.json``, list ``weight_sync``."""
+    rows = []
+    before: Mapping[str, str] = {}
+    for record in folder.records(folder.parts(FILE).get("weight_sync"), f"{FILE}: weight_sync"):
+        before = {key: before.get(key, "") if record.text(key) == "same" else record.text(key) for key in _INHERITED}
+        rows.append(_row(record, before))
+    return Group("weight_sync", "new weights reach engines on other GPUs, s", tuple(rows))
+
+
+def _row(record: Record, said: Mapping[str, str]) -> Row:
+    low, high = record.measured("sync_s_min"), record.measured("sync_s_max")
+    measured = record.measured("sync_s") or (math.sqrt(low * high) if low and high else low or high)
+    if measured is None:
+        raise record.fail("sync_s", "a measured value above zero")
+    model = record.text("model")
+    sides = said["mapping"] or f"{record.count('trainer_gpus')} to {record.count('rollout_gpus')} GPUs"
+    name = ", ".join(filter(None, (model, record.text("precision"), said["hardware"], sides, record.text("method"))))
+    try:
+        seconds, assumed = _predicted(record, said)
+    except Unpredictable as why:
+        return Row(name, "s", measured, why=str(why), model=model, source=said["source"])
+    return Row(name, "s", measured, seconds, assumed=assumed, model=model, source=said["source"])
+
+
+def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
+    model, assumed = _model(record.text("model"))
+    card = naming.card(said["hardware"])
+    send, receive = record.count("trainer_gpus", most=MOST_GPUS), record.count("rollout_gpus", most=MOST_GPUS)
+    if send is None or receive is None:
+        send, receive = _sides(said["mapping"])
+    c = constants()
+    role = Role(RoleName.ACTOR, model, Engine.FSDP, train=TrainMenu())
+    choice = TrainChoice(1, 1, send, Precision.BF16, Master.FP32, Offload.NONE, 1)
+    sending = timing.send(role, model, choice, hardware(card, send), c, hybrid=False).seconds
+    receiving = timing.receive(model, hardware(card, receive), c).seconds
+    fewer = min(send, receive)
+    # Up to a node's GPUs together both sides are in one node, else every GPU of the smaller side has a port.
+    inside = hardware(card, send + receive).ring_bytes_per_s
+    between = inside if send + receive <= GPUS_PER_NODE else port_bytes_per_s(card) * min(fewer, GPUS_PER_NODE)
+    passing = transfer_us(model, between / GB, c) * 1e-6
+    if "fp8" in record.words("precision"):
+        assumed = (*assumed, "counted in 16 bits")
+    return max(sending, receiving, passing), assumed
+
+
+def _model(name: str) -> tuple[Model, tuple[str, ...]]:
+    """Return the model, one of the usual form where the catalogue does not know it and its name says how large it is."""
+    try:
+        return naming.find(name), ()
+    except Unpredictable:
+        size = re.search(r"(?<![\d.a-z])(\d{1,4}(?:\.\d)?)b\b", name.lower())
+        if size is None or not 0 < float(size[1]) < MOST_BILLIONS:
+            raise
+    parameters = int(float(size[1]) * 1e9)
+    hidden, layers, heads = usual_shape(parameters)
+    numbers = {
+        "name": name, "hidden": hidden, "layers": layers, "heads": heads, "kv_heads": heads, "vocab": 1000, "ffn": 4 * hidden,
+        "parameters": parameters,
+    }  # fmt: skip
+    return naming.described(numbers), ("a dense model of the usual form with as many parameters",)
+
+
+def _sides(mapping: str) -> tuple[int, int]:
+    """Return the GPUs of both sides of ``EP8xDP2->TP2xDP8``: the product of the sizes, experts spread over the others."""
+    sides = mapping.split("->")
+    if len(sides) != 2:
+        raise Unpredictable("the row does not say how many GPUs either side has")
+    counts = []
+    for side in sides:
+        sizes = {kind: int(size) for kind, size in re.findall(r"([A-Z]P)(\d{1,5})", side.upper())}
+        if not sizes:
+            raise Unpredictable(f"{side!r} names no sizes of parallelism")
+        counts.append(math.prod(size for kind, size in sizes.items()))
+    return counts[0], counts[1]

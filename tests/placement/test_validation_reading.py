@@ -1,0 +1,154 @@
+"""Damaged folders are refused in one line that names the file and the field; nothing in them can crash or hang the reader."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import measurements
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.errors import InputError
+from placement.validation.reading import MAX_BYTES, MAX_ROWS, Folder, Record
+from placement.validation.report import report, to_document
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    measurements.write(tmp_path, [1.0] * measurements.COUNT)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["memory.json", "collectives.json", "rl_steps.json", "train_throughput.csv", "p2p"])
+def test_files_may_be_missing(folder: Path, name: str) -> None:
+    if name == "p2p":
+        for file in (folder / name).iterdir():
+            file.unlink()
+        (folder / name).rmdir()
+    else:
+        (folder / name).unlink()
+    counts = [group.rows for group in report(Folder.at(folder)).groups]
+    assert () in counts
+    assert any(counts)
+
+
+DAMAGED = {
+    "no JSON": ("memory.json", '{"training": [', "memory.json:1:15: no valid JSON"),
+    "NaN": ("memory.json", '{"training": [{"measured_peak": NaN}]}', "memory.json: no JSON of measurements: NaN is no measurement"),
+    "infinite": ("collectives.json", '[{"n": 1e999}]', "collectives.json: no JSON of measurements: 1e999 is no finite number"),
+    "long number": ("collectives.json", f'[{{"n": {"9" * 50}}}]', "a number has more than 40 digits"),
+    "deep": ("collectives.json", "[" * 200_000, "collectives.json"),
+    "not UTF-8": ("memory.json", b"\xff\xfe\x00", "memory.json: this is no text (UTF-8)"),
+    "wrong top": ("memory.json", "[]", "memory.json: this file holds a JSON object"),
+    "wrong list": ("memory.json", '{"training": {}}', "memory.json: training: a list of at most 20000 rows is wanted here"),
+    "wrong row": ("memory.json", '{"training": [3]}', "memory.json: training row 1: a row is a JSON object"),
+    "no measurement": ("memory.json", '{"training": [{"model": "x"}]}', "training row 1: measured_peak is a measured value above zero"),
+    "zero": ("memory.json", '{"training": [{"measured_peak": 0}]}', "row 1: measured_peak is a measured value above zero, not 0"),
+    "negative": ("memory.json", '{"inference": [{"kv": -1}]}', "inference row 1: kv is a number from 0 to 1e+18, not -1"),
+    "text": ("memory.json", '{"inference": [{"kv": "5"}]}', "row 1: kv is a number from 0 to 1e+18, not '5'"),
+    "boolean": ("memory.json", '{"inference": [{"kv": true}]}', "row 1: kv is a number"),
+    "name": ("memory.json", '{"inference": [{"kv": 1, "model": 5}]}', "row 1: model is a text"),
+    "half a GPU": ("collectives.json", '[{"n": 2.5, "busbw_at_max_GBs": 1}]', "collectives.json row 1: n is a whole number"),
+    "no group size": ("collectives.json", '[{"busbw_at_max_GBs": 1}]', "collectives.json row 1: n is the number of GPUs"),
+    "no rate": ("collectives.json", '[{"n": 2}]', "row 1: busbw_at_max_GBs is a measured value above zero"),
+    "no sync": ("rl_steps.json", '{"weight_sync": [{}]}', "weight_sync row 1: sync_s is a measured value above zero"),
+    "no step": ("rl_steps.json", '{"a": [{"step_s": 1}, {}]}', "a row 2: step_s is a measured value above zero"),
+    "cells": ("train_throughput.csv", "model,n_gpus\n7b\n", "train_throughput.csv row 1: this row has not as many cells"),
+    "CSV NaN": ("train_throughput.csv", "tok_per_s_per_gpu\nnan\n", "row 1: tok_per_s_per_gpu is a number from 0 to 1e+18, not 'nan'"),
+    "quotes": ("train_throughput.csv", 'a,b\n"x,y\n', "train_throughput.csv: no comma-separated values"),
+    "matrix": ("p2p/101.json", '{"links": [["X"], ["X"]]}', "101.json: links is a square table"),
+    "matrix size": ("p2p/101.json", '{"links": [["X"]], "unidirectional_p2p_enabled": [[1, 1], [1, 1]]}',
+                    "has 2 rows where links has 1"),
+    "matrix code": ("p2p/101.json", '{"links": [["X", 3], [3, "X"]], "bidirectional_p2p_enabled": [[1, 1], [1, 1]]}',
+                    "links has 3"),
+    "matrix value": ("p2p/101.json", '{"links": [["X", "A"], ["A", "X"]], "bidirectional_p2p_enabled": [[1, -1], [1, 1]]}',
+                     "has -1 between"),
+    "matrix GPUs": (
+        "p2p/101.json",
+        '{"links": [["X", "A"], ["A", "X"]], "gpus": ["H100"], "bidirectional_p2p_enabled": [[1, 1], [1, 1]]}',
+        "gpus names 1 GPUs where the matrix has more",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "said"), DAMAGED.values(), ids=DAMAGED.keys())
+def test_damage_is_refused_with_its_place(folder: Path, name: str, text: str | bytes, said: str) -> None:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError) as caught:
+        report(Folder.at(folder))
+    assert said in str(caught.value)
+    assert name in str(caught.value)
+    assert len(str(caught.value)) < 1000
+
+
+def test_files_and_lists_have_a_largest_size(folder: Path) -> None:
+    (folder / "memory.json").write_bytes(b" " * (MAX_BYTES + 1))
+    with pytest.raises(InputError, match="larger than 8 MiB"):
+        report(Folder.at(folder))
+    (folder / "memory.json").write_text(json.dumps({"training": [{}] * (MAX_ROWS + 1)}))
+    with pytest.raises(InputError, match="at most 20000 rows"):
+        report(Folder.at(folder))
+    (folder / "memory.json").unlink()
+    (folder / "train_throughput.csv").write_text("tok_per_s_per_gpu\n" + "1\n" * (MAX_ROWS + 1))
+    with pytest.raises(InputError, match="more than 20000 rows"):
+        report(Folder.at(folder))
+
+
+def test_a_folder_has_to_be_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"):
+        Folder.at(tmp_path / "missing")
+    (tmp_path / "memory.json").mkdir()
+    with pytest.raises(InputError, match=r"memory\.json: this is no file"):
+        report(Folder.at(tmp_path))
+
+
+VALUES = st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_nan=False) | st.text(max_size=30) | st.sampled_from(
+    ["H100", "DGX-H100", "Qwen3-4B", "Qwen3-30B3A", "[2,1,8,1,n/a]", "[0,0,0]", "fully async 4:4", "1-step Off", "TP2->TP4", "same",
+     "SFT, unfused CE", "8B QLoRA 1x4090", "seq 8192, batch 9999", "amp_fp8", "True"]
+)  # fmt: skip
+ROWS = {
+    "memory.json": ("training", measurements.PEAKS[0] | {"measured_peak": 1.0, "mode": "", "source": ""}),
+    "memory.json ": ("inference", measurements.ENGINES[0] | {"kv": 1.0, "weights": 1.0, "kv_tokens": 5, "gpu_memory_utilization": 0.9}),
+    "rl_steps.json": ("runs", measurements.STEPS[0] | measurements.STEPS[2] | {"step_s": 1.0, "old_logprob_s": 1.0}),
+    "rl_steps.json ": ("weight_sync", measurements.SYNCS[0] | {"mapping": "", "sync_s_min": 1.0, "precision": ""}),
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_row_does_anything_but_a_report_or_one_line(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    name, (listed, fields) = data.draw(st.sampled_from(list(ROWS.items())))
+    changed = data.draw(st.dictionaries(st.sampled_from(sorted(fields)), VALUES, min_size=1, max_size=3))
+    path = tmp_path_factory.mktemp("rows")
+    (path / name.strip()).write_text(json.dumps({listed: [fields | changed]}, allow_nan=True))
+    try:
+        document = to_document(report(Folder.at(path)))
+    except InputError as error:
+        assert name.strip() in str(error)
+    else:
+        assert sum(group["rows"] for group in document["groups"].values()) == 1
+        json.dumps(document, allow_nan=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.sampled_from(measurements.CSV_FIELDS), st.sampled_from(
+    ["", "0", "-1", "1e30", "nan", "7b", "h100_80gb", "a100_40gb", "2048", "x", "amp_fp8", "1e999", "16777216"]
+), max_size=4))  # fmt: skip
+def test_no_line_of_a_table_does_either(tmp_path_factory: pytest.TempPathFactory, changed: dict[str, str]) -> None:
+    line = {name: str(value) for name, value in measurements.RUNS[0].items()} | {"tok_per_s_per_gpu": "5"} | changed
+    path = tmp_path_factory.mktemp("table")
+    names = measurements.CSV_FIELDS
+    (path / "train_throughput.csv").write_text(",".join(names) + "\n" + ",".join(line[name] for name in names) + "\n")
+    try:
+        assert len(report(Folder.at(path)).groups[4].rows) == 1
+    except InputError as error:
+        assert "train_throughput.csv row 1" in str(error)
+
+
+def test_numbers_of_a_table_are_text_and_empty_is_absent() -> None:
+    row = Record({"a": "5", "b": "", "c": "x"}, "t", is_text=True)
+    assert (row.count("a"), row.number("b"), row.text("b")) == (5, None, "")
+    with pytest.raises(InputError, match="c is a number"):
+        row.number("c")
