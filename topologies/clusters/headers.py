@@ -87,8 +87,8 @@ def named(lines: Sequence[str], number: int, known: Mapping[str, tuple[str, ...]
     if match["path"]:
         return (host_of_path(PurePath(match["path"])),)
     host = match["ruled"] or match["ansible"] or match["pssh"] or match["remote"] or match["pod"] or match["prompt"]
-    # A launcher or a prompt names nothing else.
     if match["prompt"] and _CONTAINER.fullmatch(host):
         return ()
+    # A launcher or a prompt names nothing else.
     is_named = is_host(host) if match["ruled"] else may_be_host(host)
     return (host,) if is_named else ()

@@ -27,6 +27,11 @@ def doubts(topology: Topology) -> tuple[str, ...]:
     return (*_too_many_rails(topology, network), *_too_fast(network), *_left_out(topology, network), *_odd(network))
 
 
+def _reached(network: Network) -> set[str | None]:
+    """Return the hosts that hang from some switch or block."""
+    return {host for domain in network.domains if domain.kind != KIND for host in domain.hosts}
+
+
 def _too_many_rails(topology: Topology, network: Network) -> Iterator[str]:
     """
     Yield a warning if hosts of *topology* have fewer NICs that serve GPUs than its network has rails.
@@ -35,7 +40,7 @@ def _too_many_rails(topology: Topology, network: Network) -> Iterator[str]:
     """
     if (rails := network.rails) is None:
         return
-    reached = {host for domain in network.domains if domain.kind != KIND for host in domain.hosts}
+    reached = _reached(network)
     short: dict[int, list[str]] = {}
     for host, nics in nics_by_host(topology).items():
         if len(nics) < rails and (host in reached or not reached):
@@ -56,7 +61,7 @@ def _too_fast(network: Network) -> Iterator[str]:
 
 def _left_out(topology: Topology, network: Network) -> Iterator[str]:
     """Yield a warning if switches lead to some hosts, but not to all."""
-    reached = {host for domain in network.domains if domain.kind != KIND for host in domain.hosts}
+    reached = _reached(network)
     if lone := [str(host) for host in topology.hosts if host not in reached] if reached else []:
         yield f"the network does not say where {listing(lone)} hang{'s' * (len(lone) == 1)}: in no switch or block"
 

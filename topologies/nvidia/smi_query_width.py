@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 
 from topologies.nvidia.smi_query_words import LINE
+from topologies.nvidia.uuids import UUID
 
 _UUID_FORM = "GPU-00000000-0000-0000-0000-000000000000"
-WHOLE_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_WHOLE_UUID = re.compile(rf"GPU-{UUID}", re.IGNORECASE)
 _UUID_LINE = re.compile(r"^[^\n]{0,250}?GPU UUID[ \t]{0,100}:[ \t]{0,100}(?P<value>[^\n]{0,200})$", re.MULTILINE)
 _REST = re.compile(r" ?(?!GPU [0-9A-F]{4,8}:|=|--)[^\s:$#>`][^\n:]{0,120}", re.IGNORECASE)
 """What a terminal puts below a line that it wraps: the rest of a value, at the margin."""
@@ -40,7 +41,7 @@ def unwrapped(text: str) -> tuple[str, int | None]:
 
 def _is_begun(uuid: str) -> bool:
     """Whether *uuid* is the beginning of one, and not the whole."""
-    return 0 < len(uuid) < len(_UUID_FORM) and WHOLE_UUID.fullmatch(uuid + _UUID_FORM[len(uuid) :]) is not None
+    return 0 < len(uuid) < len(_UUID_FORM) and _WHOLE_UUID.fullmatch(uuid + _UUID_FORM[len(uuid) :]) is not None
 
 
 def _unwrapped(text: str, width: int) -> tuple[str, int | None]:
@@ -68,7 +69,7 @@ def _join(lines: list[str], width: int) -> bool:
     full = (width - 1, width)
     found = False
     for begin, line in enumerate(lines):
-        if len(line.rstrip()) not in full or ":" not in line or WHOLE_UUID.search(line[-len(_UUID_FORM) :]):
+        if len(line.rstrip()) not in full or ":" not in line or _WHOLE_UUID.search(line[-len(_UUID_FORM) :]):
             continue
         position, whole = begin, ""
         while (position == begin or len(lines[position].rstrip()) in full) and _rest(lines, position):
