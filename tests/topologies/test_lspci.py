@@ -115,6 +115,30 @@ def test_bridges_are_kept_with_kind_link_and_acs(host):
 
 
 @settings(max_examples=40)
+@given(hosts(), st.sampled_from(["Intel Corporation Device 347a", "Advanced Micro Devices, Inc. [AMD] Starship/Matisse GPP Bridge"]))
+def test_bus_numbers_alone_give_the_tree_to_a_user_without_rights(host, port):
+    """Nothing says what a bridge is, and the list begins with it: bridges of a maker of processors hang from the root complex."""
+    denied = lspci(host, root=False).replace("Intel Corporation Sky Lake-E PCI Express Root Port A", port)
+    blocks = [block for block in denied.split("\n\n") if "Host bridge" not in block and "Non-Volatile" not in block]
+    found, whole = read_text("\n\n".join(blocks)), read_text(lspci(host))
+    assert places(found) == places(whole)
+    assert found.gpu_nic == whole.gpu_nic
+    joined = read_text(matrix(host) + "\n" + "\n\n".join(blocks))
+    assert joined.nics == read_text(matrix(host) + "\n" + lspci(host)).nics
+
+
+@settings(max_examples=40)
+@given(hosts())
+def test_where_the_ports_of_the_processor_are_not_shown_nothing_is_placed(host):
+    """A bridge of a switch stands at the top of the list: what is above it was left out."""
+    denied = lspci(host, root=False)
+    blocks = [block for block in denied.split("\n\n") if "Host bridge" not in block and "Root Port" not in block]
+    found = read_text("\n\n".join(blocks))
+    assert all(gpu.pcie is None or gpu.pcie.root is None for gpu in found.gpus)
+    assert found.gpu_nic == {}
+
+
+@settings(max_examples=40)
 @given(hosts())
 def test_a_document_keeps_everything(host):
     found = read_text(lspci(host))
@@ -166,6 +190,16 @@ def test_a_damaged_tree_is_the_tree(name, host):
     found = read_text(DAMAGES[name](lspci_tree(host)))
     assert places(found) == places(read_text(lspci_tree(host)))
     assert len(found.warnings) == len(prefixes(found)) == (name in PREFIXES)
+
+
+@pytest.mark.parametrize("mark", ["[1,0]<stdout>:", "[1,0]<stdout>: ", "node1:", "node1: ", "gpu.log:"])
+@settings(max_examples=8)
+@given(host=hosts())
+def test_the_blanks_of_a_tree_are_not_those_of_a_prefix(mark, host):
+    """Launchers put a blank behind their mark, or none; a row of a tree may begin with one."""
+    found = read_text("".join(f"{mark}{line}\n" for line in lspci_tree(host).splitlines()))
+    assert places(found) == places(read_text(lspci_tree(host)))
+    assert len(found.warnings) == 1
 
 
 @settings(max_examples=40)
@@ -608,3 +642,36 @@ def test_the_first_digit_of_sixteen_lanes_is_not_one_lane(word, is_cut):
         found = read_text("\n".join([line[:width] for line in lines] if is_cut else wrapped) + "\n")
         assert len(found.gpus) == 2
         assert all(gpu.pcie is None or 1 not in (gpu.pcie.width, gpu.pcie.current_width) for gpu in found.gpus)
+
+
+CARD = """\
+0000:17:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1) (prog-if 00 [VGA controller])
+        Subsystem: Micro-Star International Co., Ltd. [MSI] Device 5110 (a board whose name is long enough to be cut)
+        Control: I/O+ Mem+ BusMaster+ SpecCycle- MemWINV- VGASnoop- ParErr- Stepping- SERR- FastB2B- DisINTx+
+                LnkCap: Port #0, Speed 16GT/s, Width x16, ASPM L1, Exit Latency L1 <4us
+                LnkSta: Speed 2.5GT/s (downgraded), Width x8 (downgraded)
+                        TrErr- Train- SlotClk+ DLActive- BWMgmt- ABWMgmt-
+"""
+
+
+@pytest.mark.parametrize("width", range(50, 120))
+@pytest.mark.parametrize("is_wrapped", [True, False])
+def test_what_a_window_cuts_off_a_block_is_unknown_with_a_note(width: int, is_wrapped: bool) -> None:
+    rows = [[line[k : k + width] for k in range(0, len(line), width)] for line in CARD.splitlines()]
+    text = "".join(f"{part}\n" for row in rows for part in (row if is_wrapped else row[:1]))
+    whole, read = read_text(CARD).gpus[0], read_text(text)
+    gpu = read.gpus[0]
+    assert (whole.name, whole.pcie) == ("GeForce RTX 4090", Pcie(width=8, current_gen=1, current_width=8))
+    assert gpu.name in (whole.name, None)
+    assert gpu.pcie in (whole.pcie, Pcie())
+    assert gpu.name or "cut" in " ".join(read.warnings) or width < 66    # of a line without brackets nobody knows that it is cut
+    assert gpu.pcie == whole.pcie or read.warnings
+
+
+@pytest.mark.parametrize("width", [60, 64, 70, 75, 80])
+def test_a_wrapped_block_keeps_what_it_says(width: int) -> None:
+    """At 60 columns a line ends right behind ``Width x8``, at 70 and more within the name."""
+    lines = [line[k : k + width] for line in CARD.splitlines() for k in range(0, len(line), width)]
+    gpu = read_text("\n".join(lines) + "\n").gpus[0]
+    assert gpu.pcie == Pcie(width=8, current_gen=1, current_width=8)
+    assert gpu.name == ("GeForce RTX 4090" if width > 65 else None)

@@ -556,10 +556,13 @@ def test_the_last_number_of_a_text_without_a_line_end_is_taken_if_others_have_it
     assert read_text(table + "6\n").gpus[1].memory_used_mib == 10
 
 
-@pytest.mark.parametrize("host", ["gpu01", "gpu1", "GPU3", "node1"])
-def test_a_host_may_be_called_like_a_gpu(host: str) -> None:
+@pytest.mark.parametrize("host", ["gpu01", "gpu1", "GPU3", "gpu0", "gpu-01", "gpu1.cluster.local", "node1"])
+@pytest.mark.parametrize(
+    "prefix", ["{}: ", "{}:", "[{}] ", "{}> ", "Nov 30 10:00:00 {} probe[12]: ", "Nov 30 10:00:00 {} probe: ", "{}  | ", "{}\t"]
+)
+def test_a_host_may_be_called_like_a_gpu(host: str, prefix: str) -> None:
     text = (Path(__file__).parent.parent / "data" / "sources" / "rocm-smi.txt").read_text("utf-8")
-    read = read_text("".join(f"{host}: {line}\n" for line in text.splitlines()))
+    read = read_text("".join(f"{prefix.format(host)}{line}\n" for line in text.splitlines()))
     bare = read_text(text)
     assert (read.links, read.gpus) == (bare.links, bare.gpus)
-    assert any("prefix" in warning for warning in read.warnings)
+    assert prefix[2:] in ("  | ", "\t") or any("prefix" in warning for warning in read.warnings)    # bars and tabs stand in tables, too

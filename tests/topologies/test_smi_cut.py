@@ -64,6 +64,45 @@ def test_lines_cut_within_the_affinity_give_no_part_of_a_list(column: int) -> No
     assert topology.links == {(0, 1): "NV1"}
 
 
+def driver_matrix(count: int, lists: tuple[str, str]) -> list[str]:
+    """Return the lines of a matrix whose GPUs are near the first or the second of *lists*, tabs expanded."""
+    names = [f"GPU{k}" for k in range(count)]
+    rows = [["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"]]
+    rows += [
+        [name, *(" X " if j == k else "NV18" for j in range(count)), lists[k * 2 // count], str(k * 2 // count), "", "N/A"]
+        for k, name in enumerate(names)
+    ]
+    return ["\t".join(row).expandtabs(8) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "lists", [("0-31,64-95",) * 2, ("0-111",) * 2, ("0-47,96-143", "48-95,144-191"), ("0-7", "8-15"), ("0", "1")], ids=str
+)
+@pytest.mark.parametrize("column", range(41, 66))
+@pytest.mark.parametrize("is_stripped", [True, False])
+def test_lines_cut_at_a_window_give_no_part_of_a_list(lists: tuple[str, str], column: int, is_stripped: bool) -> None:
+    """A cut header ends with ``CPU``, and, where the blanks at its end were stripped, rows end one column further."""
+    cut = [line[:column].rstrip() if is_stripped else line[:column] for line in driver_matrix(4, lists)]
+    topology = read_text("\n".join(cut) + "\n")
+    assert all(gpu.cpu_affinity in (None, lists[k // 2]) for k, gpu in enumerate(topology.gpus))
+    assert topology.warnings or column > 51    # where the title is whole
+    assert set(topology.links.values()) == {"NV18"}
+
+
+def test_a_blank_behind_the_first_word_of_a_title_shows_that_lines_are_cut() -> None:
+    text = "\tGPU0\tGPU1\tNIC0\tCPU \nGPU0\t X \tPIX\tSYS\t0-2\nGPU1\tPIX\t X \tSYS\t0-2\n"
+    topology = read_text(text)
+    assert [gpu.cpu_affinity for gpu in topology.gpus] == [None, None]
+    assert topology.warnings
+
+
+def test_beside_a_list_that_is_cut_another_one_at_the_end_of_its_line_may_be_cut_too() -> None:
+    text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSYS\t0-31\nGPU1\tSYS\t X \t32-\n"
+    topology = read_text(text)
+    assert [gpu.cpu_affinity for gpu in topology.gpus] == [None, None]
+    assert [gpu.cpu_affinity for gpu in read_text(text.removesuffix("\n")).gpus] == ["0-31", None]    # only the text ends there
+
+
 @pytest.mark.parametrize("broken", ["20-3", "32-", "0-7,", "1-2-3"])
 def test_what_is_no_list_of_cpus_is_no_fact(broken: str) -> None:
     topology = read_text(matrix(["0-31", broken]))

@@ -232,7 +232,8 @@ def test_lanes_that_did_not_come_up_stay_away(machine: tuple[Card, ...], data: s
         assert [w for w in topology.warnings if w.startswith(f"only {width // 2} of the {width} PCIe lanes of GPU {index} came up")]
 
 
-WHOLE_LOG = (Path(__file__).parent.parent / "data" / "sources" / "q.txt").read_text("utf-8")
+SOURCES = Path(__file__).parent.parent / "data" / "sources"
+WHOLE_LOG = (SOURCES / "q.txt").read_text("utf-8")
 HEADLESS = "the output of `nvidia-smi -q` begins within a GPU, and which one is unknown: it was left out"
 
 
@@ -269,8 +270,33 @@ def test_a_log_whose_end_is_missing_says_how_many_gpus_it_shows(machine: tuple[C
     found = read_text("".join(lines[:count]))
     assert len(found.gpus) == len(machine)
     told = [warning for warning in found.warnings if warning.startswith(f"{shown} of {len(machine)} GPUs ")]
-    is_first_alone = shown == 1 and found.gpus[0].memory_mib is not None and "free" in found.stated["bar1_mib"]
-    assert is_first_alone or told or UNPLACED in found.warnings
+    is_excerpt = shown == 1 and found.gpus[0].processes is None and "free" in found.stated.get("bar1_mib", ())
+    assert is_excerpt or told or UNPLACED in found.warnings
+
+
+@pytest.mark.parametrize("is_xml", [True, False])
+@pytest.mark.parametrize("shown", [1, 2, 3])
+def test_a_log_that_ends_after_a_whole_gpu_says_how_many_it_shows(shown: int, is_xml: bool) -> None:
+    """After the first one, too, though `-i 0` prints the same: there, as well, the others are not shown."""
+    source = (SOURCES / ("q.xml" if is_xml else "q.txt")).read_text("utf-8")
+    starts = [match.start() for match in re.finditer(r"^\s*<gpu id|^GPU 0000", source, re.MULTILINE)]
+    found = read_text(source[: starts[shown]] + "</nvidia_smi_log>\n" * is_xml)
+    names = listing([f"GPU{index}" for index in range(shown)])
+    assert found.warnings == (f"{shown} of 4 GPUs {'is' if shown == 1 else 'are'} shown: {BY_MINOR} ({names})",)
+    assert [gpu.is_named for gpu in found.gpus] == [index < shown for index in range(4)]
+
+
+def test_a_log_cut_within_the_processes_of_the_first_gpu_says_that_the_others_are_not_shown() -> None:
+    first = WHOLE_LOG[: WHOLE_LOG.index("GPU 0000", WHOLE_LOG.index("Processes"))]
+    found = read_text(first[: first.index("Processes")] + "Processes\n        GPU instance ID : N/A\n")
+    assert any(warning.startswith("1 of 4 GPUs is shown") for warning in found.warnings)
+    assert any("ends within the processes" in warning for warning in found.warnings)
+
+
+def test_an_excerpt_of_one_gpu_stands_for_all() -> None:
+    """Somebody left out the processes, with which each GPU ends, and so the other GPUs."""
+    excerpt = re.sub(r"(?ms)^ +Processes.*", "", WHOLE_LOG[: WHOLE_LOG.index("GPU 0000", WHOLE_LOG.index("Processes"))])
+    assert read_text(excerpt).warnings == ()
 
 
 @given(machine=machines(), more=st.integers(0, 999), is_xml=st.booleans())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,6 +49,20 @@ def test_the_rest_of_the_last_gpu_is_not_the_first_gpu(machine: tuple[Card, ...]
     assert UNPLACED in topology.warnings
 
 
+@given(machine=machines(most=3))
+@settings(max_examples=10, deadline=None)
+def test_memory_of_mig_instances_above_the_uuid_is_not_that_of_a_gpu(machine: tuple[Card, ...]) -> None:
+    card = dataclasses.replace(machine[-1], mig="Enabled", instances=(1000, 2000))
+    lines = print_text((card,)).splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if "GPU 0" in line) + 1
+    uuid = next(number for number, line in enumerate(lines) if card.uuid in line)
+    for begin in range(first, uuid + 1):
+        topology = read_text("".join(lines[begin:]))
+        assert [(gpu.uuid, gpu.memory_mib) for gpu in topology.gpus] == [(card.uuid, card.gpu(0).memory_mib)], begin
+        assert topology.stated["bar1_mib"]["total"] == card.bar1
+        assert UNPLACED in topology.warnings
+
+
 @pytest.mark.parametrize("begin", ["    BAR1 Memory Usage", "            Link Width", "    FB Memory Usage"])
 def test_the_rest_of_a_gpu_beside_a_matrix_is_left_out_with_a_warning(begin: str) -> None:
     matrix = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n\n"
@@ -63,3 +79,53 @@ def test_the_rest_of_a_gpu_beside_a_matrix_is_left_out_with_a_warning(begin: str
     assert any(HEADLESS in warning for warning in both.warnings)
     with pytest.raises(TopologyError, match=HEADLESS):
         read_text(rest)
+
+
+def _kept(text: str, *starts: str, after: int = 0) -> str:
+    """Return what ``grep -A`` keeps of *text*: lines whose words begin with one of *starts*, and *after* more below each."""
+    lines, left = [], 0
+    for line in text.splitlines():
+        left = after if line.strip().startswith(starts) else left - 1
+        if line.strip().startswith(starts) or left >= 0:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+GREPS = {
+    "bus ids": (("GPU 0", "FB Memory"), 4), "UUIDs": (("GPU UUID", "FB Memory"), 4), "one line each": (("GPU UUID", "FB Mem", "Total"), 0),
+    "memory": (("FB Memory",), 4), "names": (("Product Name", "FB Memory", "Used", "Total"), 0), "BAR1": (("GPU 0", "BAR1", "FB"), 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("grep", GREPS.values(), ids=[*GREPS])
+@pytest.mark.parametrize("prefix", ["", "> ", "node1: "])
+@given(machine=machines(most=3), is_indented=st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_memory_of_mig_instances_that_lost_their_titles_is_further_in(
+    machine: tuple[Card, ...], is_indented: bool, grep: tuple[tuple[str, ...], int], prefix: str
+) -> None:
+    machine = tuple(dataclasses.replace(card, mig="Enabled", instances=(1000, 2000)) for card in machine)
+    text = _kept(print_text(machine), *grep[0], after=grep[1])
+    assert "MIG Device" not in text
+    assert text.count("FB Memory") == 3 * len(machine)
+    topology = read_text("".join(f"{prefix}{'  ' * is_indented}{line}\n" for line in text.splitlines()))
+    assert [gpu.memory_mib for gpu in topology.gpus] == [card.gpu(0).memory_mib for card in machine]
+    assert all(gpu.memory_used_mib in (card.gpu(0).memory_used_mib, None) for gpu, card in zip(topology.gpus, machine, strict=True))
+
+
+INSTANCE = (
+    "        Index : 0\n        GPU Instance ID : 2\n        Device Attributes\n            Shared\n"
+    "                Multiprocessor count : 42\n"
+    "        FB Memory Usage\n            Total : 20096 MiB\n            Used : 12 MiB\n"
+)
+GPU = "    GPU UUID : GPU-00000000-0000-4000-8000-000000000000\n    FB Memory Usage\n        Total : 40960 MiB\n        Used : 30 MiB\n"
+
+
+@pytest.mark.parametrize("begin", range(5))
+@pytest.mark.parametrize("is_stripped", [True, False])
+def test_memory_below_what_only_an_instance_has_is_its_own(begin: int, is_stripped: bool) -> None:
+    rest = "".join(INSTANCE.splitlines(keepends=True)[begin:])
+    text = "".join(f"{line.strip() if is_stripped else line}\n" for line in (rest + GPU).splitlines())
+    assert [(gpu.memory_mib, gpu.memory_used_mib) for gpu in read_text(text).gpus] == [(40960, 30)]
+    with pytest.raises(TopologyError):    # whose instance it is nobody tells
+        read_text(rest + "    MIG Device\n" + INSTANCE)

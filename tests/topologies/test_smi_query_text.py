@@ -16,7 +16,7 @@ from smi_query_machines import PREFIXES, Card, framed, machines, prefix_warnings
 from topologies.documents.document import to_document
 from topologies.documents.document_read import from_document
 from topologies.errors import TopologyError
-from topologies.merging.identity import UNPLACED
+from topologies.merging.identity import BY_MINOR, UNPLACED
 from topologies.model import Gpu
 from topologies.parts import Fabric
 from topologies.read import read_text
@@ -98,10 +98,11 @@ def test_attached_gpus_that_are_not_shown_are_there(machine: tuple[Card, ...], f
     machine_in_order = [card.bus_id for card in machine] == sorted(card.bus_id for card in machine)
     topology = read_text(text)
     assert topology.gpus[len(machine) :] == tuple(Gpu(len(machine) + k, is_named=False) for k in range(further))
-    if not further or (machine_in_order and len(machine) == 1):
+    if not further:
         assert topology.warnings == ()
     elif machine_in_order:
-        assert topology.warnings[0].startswith(f"{len(machine)} of {len(machine) + further} GPUs are shown")
+        are = "is" if len(machine) == 1 else "are"
+        assert topology.warnings[0].startswith(f"{len(machine)} of {len(machine) + further} GPUs {are} shown")
     else:
         assert topology.warnings == (UNPLACED,)
 
@@ -186,7 +187,7 @@ def test_the_example_of_a_fabric_tells_where_its_gpu_stands() -> None:
     topology = read_text((Path(__file__).parent.parent / "data" / "sources" / "more" / "q-fabric.txt").read_text(encoding="utf-8"))
     assert topology.gpus[0].fabric == Fabric("853d98f9-f9c4-4a0e-8a13-33d598ee082f", 32766, "completed")
     assert (topology.gpus[0].name, topology.gpus[0].memory_mib, len(topology.gpus)) == ("NVIDIA GB200", 189471, 4)
-    assert topology.warnings == ()
+    assert topology.warnings == (f"1 of 4 GPUs is shown: {BY_MINOR} (GPU0)",)
 
 
 def test_memory_of_a_kind_that_nobody_knows_is_not_taken() -> None:

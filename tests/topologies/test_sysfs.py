@@ -111,6 +111,24 @@ def test_memory_and_cpus_of_the_host(some_host, tmp_path):
     assert (facts.memory_mib, facts.cpus) == (1_031_250, 16)
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        pytest.param("memory.max", "68719476736\n", 65_536, id="64 GiB"),
+        pytest.param("memory.max", "max\n", 1_031_250, id="no limit"),
+        pytest.param("memory/memory.limit_in_bytes", "34359738368\n", 32_768, id="version 1"),
+        pytest.param("memory/memory.limit_in_bytes", "9223372036854771712\n", 1_031_250, id="version 1, no limit"),
+        pytest.param("memory.max", "9" * 400, 1_031_250, id="nonsense"),
+    ],
+)
+def test_a_container_has_the_memory_that_it_may_use(some_host, tmp_path, file, text, expected):
+    sysfs(some_host, tmp_path)
+    path = tmp_path / "fs" / "cgroup" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert live(some_host, tmp_path).host_facts[None].memory_mib == expected
+
+
 def test_what_a_source_states_already_is_kept(some_host, tmp_path):
     sysfs(some_host, tmp_path)
     bus_id = "00000000:18:00.0"

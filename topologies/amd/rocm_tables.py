@@ -60,8 +60,16 @@ UNREADABLE = "?"
 """Stands for a word that is no cell."""
 
 _LABEL = re.compile(r"GPU[0-9]{1,4}|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-_FIRST_LABEL = re.compile(rf"(?<![\w:.,/-])(?<!BDF: )(?:GPU ?\[?[0-9]{{1,4}}\]?|{_LABEL.pattern})(?![0-9\]]*: )", re.IGNORECASE)
-"""The tools put no colon right behind a label: ``gpu01: `` is what a launcher puts before every line."""
+_FIRST_LABEL = re.compile(
+    rf"(?<![\w:.,/-])(?<!BDF: )(?:GPU ?\[[0-9]{{1,4}}\]|(?:GPU [0-9]{{1,4}}|{_LABEL.pattern})(?![\w.\]>-]))(?!:)"
+    r"(?! [A-Za-z_][\w./-]{0,63}(?:\[[0-9]{1,9}\])?:(?:\s|$))",
+    re.IGNORECASE,
+)
+"""
+The tools put no colon, dot, dash or bracket right behind a label: ``gpu01: ``, ``[gpu01] ``, ``gpu1.cluster: ``, ``gpu01> `` and
+``gpu01 probe[12]: `` are what launchers and logs put before every line.
+"""
+
 _GLUED_LABELS = re.compile(rf"(?:{_LABEL.pattern}){{2,}}", re.IGNORECASE)
 _GLUED_CELLS = re.compile(rf"({_LABEL.pattern})?((?:XGMI|PCIE|SELF|N/A)+)(0?)", re.IGNORECASE)
 _CELL_PART = re.compile(r"XGMI|PCIE|SELF|N/A", re.IGNORECASE)

@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 from topologies.cards import product
 from topologies.errors import TopologyError
 from topologies.links import PCIE_KINDS, LinkKind, parse_code
+from topologies.merging.concluded import stated_first
 from topologies.merging.identity import bus_key, is_numbered, is_part, is_whole, order_like
 from topologies.merging.merge_parts import both, joined
 from topologies.merging.names import ChipName, is_better, only_names, renamed, unknown_names, with_chip_names
-from topologies.merging.nic_identity import named_like
+from topologies.merging.nic_identity import PORTS, named_like, ports_of, with_gpus
 from topologies.model import Gpu, Pair, Topology
 from topologies.pages.reading import listing
 from topologies.parts import Fabric, Host, Mig
@@ -50,7 +51,7 @@ _HINT = "; if one is `topo -mp`, put that command line above it"
 TREES = frozenset({"lspci", "nccl-topo-xml"})
 """Formats that state a PCIe tree, from which they conclude the codes of pairs."""
 
-PARTIAL = frozenset({NEAR_CPU, "smi-table-part", "nvlink-status", "dcgmi-nvlink", "query-apps"})
+PARTIAL = frozenset({NEAR_CPU, "smi-table-part", "nvlink-status", "dcgmi-nvlink", "query-apps", PORTS})
 """Formats that name only some GPUs of a machine."""
 
 
@@ -82,7 +83,7 @@ def merge(topologies: Sequence[Topology], *, names: Sequence[str] = ()) -> Topol
     further = [warning for warning in contradictions(merged) if warning not in merged.warnings]
     merged = merged.replace(gpus=tuple(gpu.replace(name=str(gpu.name)) if gpu.name else gpu for gpu in merged.gpus))
     formats = tuple(dict.fromkeys(name for topology in topologies for name in topology.formats))
-    return merged.replace(warnings=(*merged.warnings, *further), formats=formats)
+    return with_gpus(merged.replace(warnings=(*merged.warnings, *further), formats=formats))
 
 
 def _gathered(sources: Sequence[tuple[Topology, str]]) -> list[tuple[Topology, str]]:
@@ -100,7 +101,7 @@ def _gathered(sources: Sequence[tuple[Topology, str]]) -> list[tuple[Topology, s
 def _rank(topology: Topology) -> int:
     """Return 0 for a source that numbers all GPUs, then whole lists, other lists, parts of one, and what names only some GPUs."""
     if topology.format in PARTIAL:
-        return 4
+        return 4 + (topology.format == PORTS)
     if is_numbered(topology):
         return 0
     return 1 if is_whole(topology) else 2 + is_part(topology)
@@ -113,7 +114,7 @@ def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
         _padded(t, size, is_completed=other.format not in PARTIAL) if t.format in PARTIAL else t
         for t, other in ((a, b), (b, a))
     )
-    b = _yielding(named_like(b, a), a)
+    b = ports_of(b, a) if b.format == PORTS else _yielding(named_like(b, a), a)
     if len(a.gpus) > len(b.gpus) and only_names(b):
         return a.replace(warnings=(*a.warnings, *b.warnings, unknown_names(b, a, name_b, name_a)))
     if len(a.gpus) < len(b.gpus) and only_names(a):
@@ -167,6 +168,7 @@ def _merge_two(a: Topology, b: Topology, name_a: str, name_b: str) -> Topology:
         host_facts=host_facts,
         network=a.network or b.network,
         stated={**b.stated, **a.stated},
+        measured=a.measured or b.measured,
     )
 
 
@@ -243,7 +245,7 @@ def _merge_gpus(a: Gpu, b: Gpu, name_a: str, name_b: str) -> Gpu:
     merged: dict[str, Any] = {"index": a.index, "is_named": a.is_named or b.is_named}
     merged["pcie"] = joined(a.pcie, b.pcie)
     for fact in (*_DESCRIPTIONS, *_CHANGES):
-        left, right = getattr(a, fact), getattr(b, fact)
+        left, right = stated_first(getattr(a, fact), getattr(b, fact))
         if fact == "numa":
             left, right = _nearer(left, right), _nearer(right, left)
         if fact == "name" and isinstance(left, ChipName) and right is not None and not isinstance(right, ChipName):

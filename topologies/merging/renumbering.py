@@ -49,5 +49,6 @@ def renumbered(topology: Topology, new: Mapping[int, int], *, size: int | None =
         p2p=pairs(topology.p2p),
         p2p_kinds={kind: pairs(states) for kind, states in topology.p2p_kinds.items()},
         gpu_nic=dict(sorted((new[i], nics) for i, nics in topology.gpu_nic.items() if i in new)),
+        measured=None if topology.measured is None else topology.measured.renumbered(new),
         gpus_near_cpu={cpu: tuple(sorted(new[g] for g in near if g in new)) for cpu, near in topology.gpus_near_cpu.items()},
     )

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from topologies.nvidia.query_forms import BUS_ID, INDEX, NAME, NO_ANSWER, has_form, is_whole
+from topologies.nvidia.query_forms import BUS_ID, INDEX, NAME, NO_ANSWER, WITH_UNIT, has_form, is_whole
 from topologies.nvidia.query_rows import Table
 from topologies.nvidia.query_titles import title_of
 
@@ -22,6 +22,8 @@ WIDTHS = (79, 80, 100, 120, 132, 160)
 
 _BEGUN_UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z]{8}-.*")
 _KINDS = ((NAME, ("name", "gpu_name")), (_BEGUN_UUID, ("uuid", "gpu_uuid")), (BUS_ID, ("pci.bus_id", "gpu_bus_id")))
+
+_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,6})?")
 
 _Row = tuple[str, ...]
 
@@ -47,14 +49,15 @@ def without_cut_cells(table: Table) -> Table:
     is_header_cut = table.header_width == widest and _is_header_cut(table)
     if widest < NARROWEST or table.header_width > widest or 0 in table.widths:
         return table
-    if not is_header_cut and (widest not in WIDTHS or at_end < 2 or not _shows_cut(table, widest)):
+    bare = _numbers_without_unit(table, widest)
+    if not is_header_cut and not bare and (widest not in WIDTHS or at_end < 2 or not _shows_cut(table, widest)):
         return table
     new: dict[int, _Row] = {}
     lacks_titles = is_header_cut and all(len(row) > len(table.titles) for row in table.printed)
     for row, width in zip(table.printed, table.widths, strict=True):
         if len(row) > len(table.titles) and (lacks_titles or (is_header_cut and width == widest)):
             new[id(row)] = row[: len(table.titles)]    # the titles of the others are cut off
-        elif width == widest and row[-1] and not _is_sure(row, table, may_be_number=not is_header_cut):
+        elif width == widest and row[-1] and not _is_sure(row, table, may_be_number=not is_header_cut and id(row) not in bare):
             new[id(row)] = (*row[:-1], "")
     lacks = is_header_cut and any(len(row) < len(table.titles) for row in table.printed)
     if not new and not lacks:
@@ -89,6 +92,36 @@ def _shows_cut(table: Table, widest: int) -> bool:
     return any(len(row) < most for row in at_edge) or any(
         row[-1] != other and other.startswith(row[-1]) for row in at_edge for other in lasts
     )
+
+
+def _numbers_without_unit(table: Table, widest: int) -> set[int]:
+    """
+    Return which rows (by `id`) end at column *widest* with a number that lacks its unit: then they are cut, within or behind it.
+
+    Others of its column have theirs, or, where all are cut, those of other columns whose titles state one: a query prints all or none.
+    """
+    found = set()
+    of_table = any(_has_unit(cell) for k in range(len(table.titles)) if _states_unit(table, k) for cell in _column(table, k))
+    for row, width in zip(table.printed, table.widths, strict=True):
+        k = len(row) - 1
+        if width == widest and _NUMBER.fullmatch(row[k]):
+            has_unit = of_table if _states_unit(table, k) else any(map(_has_unit, _column(table, k)))
+            if has_unit:
+                found.add(id(row))
+    return found
+
+
+def _column(table: Table, number: int) -> Iterator[str]:
+    return (row[number] for row in table.printed if len(row) > number)
+
+
+def _has_unit(cell: str) -> bool:
+    return WITH_UNIT.fullmatch(cell) is not None and not cell.startswith("[")
+
+
+def _states_unit(table: Table, number: int) -> bool:
+    """Whether the title of a column states a unit."""
+    return table.header is not None and number < len(table.header) and "[" in table.header[number]
 
 
 def _is_sure(row: _Row, table: Table, *, may_be_number: bool) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from topologies.merging.concluded import Concluded
 from topologies.model import Gpu
 from topologies.nvidia.query_forms import BUS_ID, NO_ANSWER, mib
 from topologies.pages.reading import listing
@@ -17,7 +18,7 @@ from topologies.parts import Mig, Pcie
 
 PCIE = ("gen", "width", "current_gen", "current_width")
 FREE = "memory_free_mib"
-"""No fact of `Gpu`: what is used follows from it."""
+"""No fact of `Gpu`: what is used follows from it where the total and what is reserved stand beside it."""
 
 TITLE_OF = {
     "memory_mib": "memory.total", "memory_used_mib": "memory.used", "memory_reserved_mib": "memory.reserved", FREE: "memory.free",
@@ -70,18 +71,24 @@ def gpu_of(index: int, cells: Mapping[str, str], units: Mapping[str, str], warni
     if free is not None and total is not None and "memory_used_mib" not in facts:
         if free > total:
             warnings.append(f"GPU {index}: memory.free is {free} MiB, more than its {total} MiB in total; what is used is left unknown")
-        else:
-            # Drivers count what they reserve as used where they do not state it, and sizes may be rounded.
-            facts["memory_used_mib"] = max(0, total - free - facts.get("memory_reserved_mib", 0))
+        elif (reserved := facts.get("memory_reserved_mib")) is not None:
+            facts["memory_used_mib"] = Concluded(max(0, total - free - reserved))    # sizes may be rounded
     return Gpu(index, **facts, pcie=Pcie(**port) if port else None)
 
 
 def idle_memory(gpus: Sequence[Gpu], facts: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
-    """Yield a warning if rows state what is free, but not of how much."""
-    idle = [
-        f"GPU{gpu.index}"
-        for gpu in gpus
-        if mib(facts.get(gpu.index, {}).get(FREE, "")) is not None and gpu.memory_mib is None and gpu.memory_used_mib is None
-    ]
-    if idle:
-        yield f"the query output states the free memory of {listing(idle)}, but not the total, so what is used is left unknown"
+    """
+    Yield a warning if rows state what is free, but not of how much, or not what the driver reserves, some hundred MiB from 510 on.
+
+    The total is what is used, free and reserved together (nvml.h, `nvmlMemory_v2_t`).
+    """
+    lacking: dict[str, list[str]] = {}
+    for gpu in gpus:
+        if mib(facts.get(gpu.index, {}).get(FREE, "")) is None or gpu.memory_used_mib is not None:
+            continue
+        if gpu.memory_mib is None:
+            lacking.setdefault("the total", []).append(f"GPU{gpu.index}")
+        elif gpu.memory_reserved_mib is None:
+            lacking.setdefault("what the driver reserves (memory.reserved)", []).append(f"GPU{gpu.index}")
+    for what, idle in lacking.items():
+        yield f"the query output states the free memory of {listing(idle)}, but not {what}, so what is used cannot be told from it"

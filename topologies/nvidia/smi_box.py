@@ -59,3 +59,9 @@ def unwrapped(lines: Sequence[Line]) -> Iterator[Line]:
         )  # fmt: skip
         yield Line(lines[position].number, text + after) if is_wrapped else lines[position]
         position += 1 + is_wrapped
+
+
+def are_different(a: str, b: str) -> bool:
+    """Whether two names in boxes, each of which may be cut to its column, are those of different cards; what has no number is none."""
+    first, second = (name.removeprefix("NVIDIA ").removesuffix("...").rstrip() for name in (a, b))
+    return all(any(map(str.isdigit, name)) for name in (a, b)) and not (first.startswith(second) or second.startswith(first))

@@ -29,17 +29,30 @@ def drop_cut_values(
         *_cut_in_blanks(page, rows, columns, values),
         *_cut_value(page, block, columns, values, partial),
         *_cut_column(rows, block, columns, values),
-        *_no_lists(values),
+        *_no_lists(page, rows, columns, values),
     ]
 
 
-def _no_lists(values: Values) -> Iterator[str]:
-    """Drop lists of CPUs that are none: ``20-3``, ``32-``."""
+def _no_lists(page: Page, rows: Sequence[Cells], columns: Columns, values: Values) -> Iterator[str]:
+    """
+    Drop lists of CPUs that are none: ``20-3``, ``32-``.
+
+    Where lists end the lines and more than the end of the text is lacking, lines are cut there, and a list that looks whole may be
+    the beginning of one, too.
+    """
+    ends = {cells.row.label for cells in rows if cells.row.is_last and page.is_cut}
+    are_cut = False
     for label, own in values.items():
         cpus = own.get(Kind.CPU_AFFINITY)
         if cpus is not None and not codes.is_whole_list(cpus):
             own[Kind.CPU_AFFINITY] = None
+            are_cut |= label not in ends
             yield f"row {label} has {cpus!r}, which is no list of CPUs: it may be cut, so it is left unknown"
+    others = [own for own in values.values() if own.get(Kind.CPU_AFFINITY) is not None]
+    if are_cut and others and columns.tail and columns.tail[-1].kind is Kind.CPU_AFFINITY:
+        for own in others:
+            own[Kind.CPU_AFFINITY] = None
+        yield "the lists of CPUs end the lines, which may be cut there: those of the other rows are left unknown, too"
 
 
 def drop_shifted_values(page: Page, rows: Sequence[Cells], columns: Columns, values: Values) -> Iterator[str]:
@@ -144,22 +157,25 @@ def _is_whole_word(rows: Sequence[Cells], block: Block, columns: Columns) -> boo
     Whether the last title, one word, is all of it.
 
     A bar or tab follows it, other titles are no driver's either, a row goes on further right or ends before with a value for each
-    title, or the values stand where no tab of the driver leads to.
+    title, or the values stand where no tab of the driver leads to. Where rows go on by one column only, a blank between the words
+    of the title may have been stripped.
     """
     kinds = [column.kind for column in columns.tail]
     is_typed = any(c.name != TITLES.get(c.kind, c.name) for c in columns.tail[:-1])
     if is_typed or kinds != [kind for kind in TITLES if kind in kinds] or "\t" in block.header_text[columns.tail[-1].start :]:
         return True
-    if "\t" not in block.header_text.strip() and _end_at_one_column(rows, block):
+    is_drawn = "\t" not in block.header_text.strip() or block.header_text.endswith(" ")
+    if is_drawn and _end_at_one_column(rows, block):
         return False
     header = block.header_text.rstrip()
     rows = [cells for cells in rows if is_gpu_label(cells.row.label)]
-    if any(_length(cells) > len(header) for cells in rows):
+    has_tabs = "\t" in header.strip()
+    if any(_length(cells) > len(header) + (not has_tabs) for cells in rows):
         return True
     given = [[text for text in cells.fields or () if text] for cells in rows]
     if any(len(texts) != len(columns.tail) for texts in given):
         return False
-    if "\t" in header.strip():
+    if has_tabs:
         return any(_length(cells) < len(header) for cells in rows)
     return any(not _is_tabbed(cells, texts) for cells, texts in zip(rows, given, strict=True))
 

@@ -33,8 +33,8 @@ class Shown(Protocol):
     minor: str | None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether its end is shown, too."""
+    def is_excerpt(self) -> bool:
+        """Whether it is what somebody chose to show of a GPU."""
 
 
 def find_lost(text: str) -> list[str]:
@@ -90,7 +90,8 @@ def places_of(
         return in_order, {}
     names = listing([f"GPU{index}" for index in numbers])
     are = "is" if len(numbers) == 1 else "are"
-    if numbers != [0] or not blocks[0].is_whole:  # `-i 0` asks for all of the first
+    # An excerpt of the first stands for all. All of the first is what `-i 0` prints, and an output that is cut behind it.
+    if numbers != [0] or not blocks[0].is_excerpt:
         warnings.append(f"{len(blocks)} of {attached} GPUs {are} shown: {BY_MINOR} ({names})")
     return numbers, {}
 

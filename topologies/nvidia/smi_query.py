@@ -58,6 +58,8 @@ class Block:
         None when nothing is printed about them.
     unread_processes
         How many more there are whose number cannot be read.
+    is_cut
+        Whether the output ends within it for certain.
     """
 
     bus_id: str | None = None
@@ -76,11 +78,12 @@ class Block:
     fabric: dict[str, str] = field(default_factory=dict)
     processes: list[Process] | None = None
     unread_processes: int = 0
+    is_cut: bool = False
 
     @property
-    def is_whole(self) -> bool:
-        """Whether its end is shown: its processes, or all of its memory of both kinds."""
-        return self.processes is not None or "free" in self.bar1
+    def is_excerpt(self) -> bool:
+        """Whether it is what somebody chose to show: all of its memory, but not its processes, with which an output ends."""
+        return not self.is_cut and self.processes is None and "free" in self.bar1
 
 
 @dataclass(slots=True)

@@ -43,6 +43,7 @@ def missing_at_end(blocks: Sequence[Block], last_fact: tuple[str, str] | None) -
     if last_fact and cut == last_fact[0] and last_fact[1] != MEMORY_PARTS[-1]:
         missing.append(f"the rest of {_PARTS[cut]}")
     if missing:
+        last.is_cut = True
         yield f"the output of `nvidia-smi -q` is cut within GPU {last.bus_id or len(others)}: {', '.join(missing)} is unknown"
 
 
@@ -60,7 +61,7 @@ def cut_processes(blocks: Sequence[Block], key: str | None, rest: str, text: str
         begins = _PROCESS_BEGINS.match(rest.strip()) is not None
         is_cut = bool(last.processes) and (begins or (is_whole and key in ("Process ID", "Name")))
     if is_cut:
-        last.processes = None
+        last.processes, last.is_cut = None, True
         yield f"the output of `nvidia-smi -q` ends within the processes of GPU {last.bus_id or len(blocks) - 1}: who holds it is unknown"
 
 
@@ -83,7 +84,8 @@ def begins_within(log: Log, *, is_whole: bool) -> bool:
         return False
     block = log.blocks[0]
     is_end = block.processes is not None and block == Block(processes=block.processes, fabric=block.fabric)
-    return is_whole or is_end
+    is_of_instance = bool(block.mig_instances) and block == Block(mig_instances=block.mig_instances, mig_indices=block.mig_indices)
+    return is_whole or is_end or is_of_instance
 
 
 def is_unnamed(block: Block) -> bool:

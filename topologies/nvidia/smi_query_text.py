@@ -29,6 +29,7 @@ from topologies.nvidia.smi_query_ends import (
     refuse_one_line,
     unknown_gpu,
 )
+from topologies.nvidia.smi_query_instances import INSTANCE_KEYS, InstanceMemory, deeper_memory, indentation
 from topologies.nvidia.smi_query_width import unwrapped
 from topologies.nvidia.smi_query_words import (
     ANCHORS,
@@ -100,7 +101,7 @@ def read(page: Page) -> Iterator[Reading]:
 class _Output:
     """An output as far as it was read, and the section that the next line belongs to."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, instance: InstanceMemory) -> None:
         self.line = line
         self.log = Log()
         self.has_ids = False
@@ -111,9 +112,7 @@ class _Output:
         """The key of the last fact, and what stands below it."""
         self.cut: dict[str, None] = {}
         """Keys whose values reach the column where lines are cut."""
-        self._column = 0
-        self._instance_column: int | None = None
-        self._memory_of_instance: set[str] = set()
+        self.instance = instance
         self._titles: set[str] = set()
         self._last: tuple[str, str] | None = None
 
@@ -133,7 +132,7 @@ class _Output:
             self._leave_headless()
         self.has_ids = self.has_ids or bus_id is not None
         self.log.blocks.append(Block(bus_id=bus_id))
-        self.section, self._instance_column, self._titles, self._last = None, None, set(), None
+        self.section, self.instance, self._titles, self._last = None, InstanceMemory(), set(), None
 
     def _leave_headless(self) -> None:
         """Leave out what stands above the first GPU that is named by its bus id: the rest of another, whose beginning is cut."""
@@ -160,14 +159,13 @@ class _Output:
         """Return the warning that lines had a prefix, which is none of a single line; None if they had none."""
         return stripped(list(self._prefixes)) if sum(self._prefixes.values()) > 1 else None
 
-    def title(self, title: str, column: int) -> None:
-        """Begin the section *title*; *column* is where it stands in its line."""
+    def title(self, title: str, column: int, *, is_deeper: bool) -> None:
+        """Begin the section *title*; *column* is how far in it stands, *is_deeper*: further in than that of a GPU."""
         section, self._last, self.key = TITLES.get(title), None, None
         if section == "instance":
             self.block().mig_instances.append(MigInstance())
-            self._instance_column, self._memory_of_instance = column, set()
-        elif section in ("fb", "bar1") and self._is_of_instance(section, column):
-            self._memory_of_instance.add(section)
+            self.instance.begin(column)
+        elif section in ("fb", "bar1") and (self.instance.owns(section, column) or is_deeper):
             section = f"instance {section}"
         elif section == "processes":
             self.block()
@@ -176,11 +174,10 @@ class _Output:
             self.block(section)
         self.section = section
 
-    def _is_of_instance(self, memory: str, column: int) -> bool:
-        """Whether a title of *memory* in *column* belongs to the last MIG instance: it is further in or, where lines lost that, first."""
-        if self._instance_column is None or column < self._instance_column:
-            return False
-        return column > self._instance_column or memory not in self._memory_of_instance
+    def instance_key(self, key: str, column: int) -> None:
+        """Take in a line of a MIG instance, which may lack its title; *column* is how far in it stands."""
+        self.key, self.section = key, self.section if self.section == "instance" else None
+        self.instance.show(key, column)
 
     def fact(self, key: str, gap: str, value: str) -> None:
         """Take in a line ``key : value``."""
@@ -191,6 +188,9 @@ class _Output:
         elif key in PLAIN_KEYS:
             if self.has_ids or (key != "Minor Number" and len(gap) > 1 and CARD.match(value)):
                 block = self.block(key)
+                if not self.has_ids and is_unnamed(block):  # memory above is of its MIG instances: that of the GPU comes below
+                    block.fb, block.bar1 = {}, {}
+                    self._titles -= {"fb", "bar1"}
                 if getattr(block, name := PLAIN_KEYS[key]) is None:
                     setattr(block, name, value)
         elif key == "Bus Id" and re.fullmatch(WITH_DOMAIN, value):
@@ -258,7 +258,7 @@ def _outputs(page: Page, width: int | None) -> Iterator[_Output]:
 
     Values that reach *width*, where lines are cut, are left out.
     """
-    output = _Output(1)
+    output, deeper = _Output(1, InstanceMemory()), deeper_memory(page.text)
     number = counted = end = 0
     for position, match in enumerate(LINE.finditer(page.text)):
         if position == _MOST_FACTS:
@@ -269,6 +269,7 @@ def _outputs(page: Page, width: int | None) -> Iterator[_Output]:
         start = match.start()
         before = page.text[max(0, start - 2) : start]
         begin = page.text.rfind("\n", 0, start) + 1
+        column = indentation(page.text[max(begin, start - _LONGEST_PREFIX) : start])
         if not match["banner"] and before[-1:] not in ("", *"\n \t|>/]:") and not _MARKS.fullmatch(page.text, begin, start):
             continue  # the end of another word
         if bus_id and page.text.endswith("device handle for ", 0, start):
@@ -277,19 +278,21 @@ def _outputs(page: Page, width: int | None) -> Iterator[_Output]:
         if is_new:
             yield output
         if is_new or not (output.log.blocks or output.log != Log()):
-            output = _Output(number + 1)
+            output = _Output(number + 1, InstanceMemory() if is_new else output.instance)
         is_part = word == "Memory Usage" and before[:1].isalnum()  # of a title that nobody knows
         if (bus_id or word in ANCHORS) and not is_part and begin < start <= begin + _LONGEST_PREFIX:
             output.take_prefix(page.text[begin:start])
         if bus_id:
             output.begin(bus_id)
         elif match["end"] is not None and word not in KEYS[:-2]:
-            output.title("" if is_part else word, start - begin)
+            output.title("" if is_part else word, column, is_deeper=start in deeper)
         elif key and width and len(page.text[begin : match.end()].rstrip()) >= width - 1:
             output.cut.setdefault(key)
         elif key and page.is_cut and match.end() == len(page.text) and not WHOLE.fullmatch(match["value"]):
             output.log.warnings.append(f"the text ends in {match[0][:60]!r}, which may be cut: it was left out")
             output.key = "Process ID" if output.section == "processes" else key
+        elif key in INSTANCE_KEYS:
+            output.instance_key(key, column)
         elif key:
             output.fact(key, match["gap"], match["value"])
     output.rest = page.text[end : end + _LONGEST_PREFIX]

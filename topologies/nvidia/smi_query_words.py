@@ -33,8 +33,8 @@ SECTION_KEYS = {
 KEYS = (
     "Driver Version", "CUDA Version", "Attached GPUs", "Product Name", "GPU UUID", "Bus Id", "Minor Number", "CUDA Compute Capability",
     "Compute Capability", "Process ID", "Used GPU Memory", "Device Max", "Device Current", "Host Max", "MIG UUID", "Total", "Reserved",
-    "Used", "Free", "Max", "Current", "Pending", "State", "Status", "CliqueId", "ClusterUUID", "Index", "UUID", "Name", "Processes",
-    "Compute Processes",
+    "Used", "Free", "Max", "Current", "Pending", "State", "Status", "CliqueId", "ClusterUUID", "Index", "UUID", "Name", "GPU Instance ID",
+    "Multiprocessor count", "Multiprocessor Count", "Processes", "Compute Processes",
 )  # fmt: skip
 LINE = re.compile(
     rf"(?P<word>=NVSMI LOG|GPU|{'|'.join((*TITLES, *OTHER_TITLES, *KEYS))})"  # literals only: so a search is quick

@@ -18,7 +18,7 @@ from topologies.bus_ids import BUS_ID
 from topologies.cards import cards
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
-from topologies.nvidia.smi_box import unwrapped, without_border
+from topologies.nvidia.smi_box import are_different, unwrapped, without_border
 from topologies.nvidia.smi_header import MOST_DEVICES
 from topologies.pages.prefixes import before_lines, stripped
 from topologies.pages.reading import Reading, listing
@@ -104,7 +104,7 @@ def read(page: Page) -> Iterator[Reading]:
         message = "the left border of the table of nvidia-smi is cut off, and with it the numbers of GPUs: copy whole lines"
         raise TopologyError(message, where=page.where(number))
     for lines in groups:
-        boxes, said = _last_of_each(list(_boxes(lines, page)))
+        boxes, said = _last_of_each(list(_boxes(lines, page)), page)
         for box in boxes:
             topology = _topology(box, page)
             yield Reading(box.line, topology.replace(warnings=(*notes, *said, *topology.warnings)))
@@ -135,11 +135,15 @@ def _without_prefixes(lines: Sequence[Line]) -> tuple[list[Sequence[Line]], list
     return list(groups.values()), [stripped([prefix.strip() for prefix in prefixes])]
 
 
-def _last_of_each(boxes: Sequence[_Box]) -> tuple[list[_Box], list[str]]:
+def _last_of_each(boxes: Sequence[_Box], page: Page) -> tuple[list[_Box], list[str]]:
     """Return the last of the *boxes* that show the same GPUs, as `nvidia-smi -l` prints them again and again, and a warning."""
     last: dict[tuple[tuple[int, str], ...], _Box] = {}
     for box in boxes:
         gpus = tuple((index, head["bus"].lower()) for index, head in box.heads.items())
+        for index, head in last[gpus].heads.items() if gpus in last else ():
+            if are_different(first := head["name"].strip(), second := box.heads[index]["name"].strip()):
+                message = f"two tables of nvidia-smi contradict: GPU {index} is {first} in one and {second} here; give those of one machine"
+                raise TopologyError(message, where=page.where(box.line))
         if box is not boxes[-1] or not any(len(gpus) < len(whole) and whole[: len(gpus)] == gpus for whole in last):
             last[gpus] = box    # the last one may have been interrupted
     if len(last) == len(boxes):

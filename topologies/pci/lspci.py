@@ -90,8 +90,9 @@ def _streams(lines: list[str]) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def _shape(prefix: str) -> str:
-    """Return a pattern of *prefix*, whatever its numbers are."""
-    return prefix_shape(prefix.rstrip(" ")) + " ?"
+    """Return a pattern of *prefix*, whatever its numbers are; lines without anything may have lost the blank at its end."""
+    bare = prefix.rstrip(" ")
+    return prefix_shape(bare) + (" ?" if len(bare) < len(prefix) else "")
 
 
 def _topology(lines: Sequence[str], *, is_cut: bool) -> Topology | None:

@@ -9,7 +9,7 @@ When to modify: the tool prints another fact about a function.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from topologies.bus_ids import BUS_ID, full_bus_id
@@ -41,13 +41,23 @@ _LINK_CAN = re.compile(r"LnkCap:\s*(?:Port\s+#?\d+,\s*)?Speed\s+([0-9.]{1,5})\s?
 """A number may be wrapped; what stands behind it is there unless the line is cut, or somebody took it off."""
 
 _LINK_NOW = re.compile(
-    r"LnkSta:\s*Speed\s+([0-9.]{1,5})\s?GT/s(?:\s*\(\w+\))?,\s*Width\s+x(\d{1,3}(?:\n\d{1,2}(?=[,\s(]))?)(?![^\s,(])"
+    r"LnkSta:\s*Speed\s+([0-9.]{1,5})\s?GT/s(?:\s*\([\w\n]{1,20}\))?\s*,\s*Width\s+x\n?(\d{1,3}(?:\n\d{1,2}(?=[,\s(]))?)(?![^\s,(])"
 )
+_GOES_ON = re.compile(r"\n ?\(\w+\)")
+"""What stands behind the width, in the next line where a terminal wrapped it there."""
+
+_REST_OF_NAME = re.compile(r"(?: ?[^\s:\[\]][^:\[\]\n]{0,60})?\]")
 _PORT = re.compile(r"Express\s+(?:\(v\d\)\s+)?(Root\s+Port|Upstream\s+Port|Downstream\s+Port)")
 _BUSES = re.compile(r"Bus:\s*primary=[0-9a-f]{2},\s*secondary=([0-9a-f]{2})")
 _ACS = re.compile(r"ACSCtl:[^\n]*?ReqRedir([+-])\s+CmpltRedir([+-])")
 _NUMA = re.compile(r"NUMA node:\s*(\d{1,4})\b")
 _DRIVER = re.compile(r"Kernel driver in use:\s*([\w-]{1,40})")
+
+_CPU_MAKER = re.compile(
+    r"Intel Corporation|Advanced Micro Devices, Inc\. \[AMD\](?!/ATI)|Hygon|IBM|Ampere Computing|\b(?:8086|1022|1d94|1014|1def):"
+)
+_NO_ROOT_PORT = re.compile(r"Switch|Upstream|Downstream|Thunderbolt|to-PCI", re.IGNORECASE)
+"""Makers of processors, whose bridges are the ports of one, and what they call others."""
 
 _ONCE = (_BUSES, re.compile("LnkCap:"), _NUMA, _DRIVER)
 """What the block of a function says no more than once."""
@@ -89,14 +99,17 @@ def read_blocks(lines: Sequence[str], functions: dict[str, Function], warnings: 
                 raise TopologyError(f"lspci lists more than {MOST_FUNCTIONS:,} functions: cut the text down to one machine")
     first_of: dict[str, bool] = {}
     hanging: set[str | None] = set()  # buses below bridges whose own line is missing
+    of_cpus: set[str] = set()  # buses with a bridge that only a processor has
     ends = [*(position for position, _ in headers), len(lines)]
     for (position, match), end in zip(headers, ends[1:], strict=True):
-        found = _function(match)
+        body = "\n".join(lines[position + 1 : end])
+        found = _function(match, body)
         if found is None:
             continue
-        body = "\n".join(lines[position + 1 : end])
         own = _end_of_block(found, body)
         _read_body(found, body[:own])
+        if found.is_gpu:
+            warnings += _cut_facts(found, match[5], body[:own])
         if own < len(body):
             domain = found.bus_id.partition(":")[0]
             hanging |= {f"{domain}:{bus}" for bus in _BUSES.findall(body, own)}
@@ -107,9 +120,12 @@ def read_blocks(lines: Sequence[str], functions: dict[str, Function], warnings: 
         first_of.setdefault(found.bus_id.partition(":")[0], found.bus_id.endswith(":00:00.0"))
         if found.code == 0x0600 or "Root Port" in match[5]:
             roots.add(found.bus)
+        if found.bus_below is not None and _CPU_MAKER.search(match[5]) and not _NO_ROOT_PORT.search(match[5]):
+            of_cpus.add(found.bus)
         known = functions.get(found.bus_id)
         functions[found.bus_id] = found if known is None else joined(known, found)
-    return roots | _top_buses(functions, first_of, hanging)
+    below = hanging | {f.bus_below for f in functions.values() if f.bus_below is not None}
+    return roots | (of_cpus - below) | _top_buses(functions, first_of, below)
 
 
 def cut_line(lines: Sequence[str]) -> str | None:
@@ -143,9 +159,8 @@ def _end_of_block(found: Function, body: str) -> int:
     return min(twice) if blank < 0 else blank
 
 
-def _top_buses(functions: dict[str, Function], first_of: dict[str, bool], hanging: set[str | None]) -> set[str]:
-    """Return the buses below no bridge, not even one of *hanging*, of domains listed from their first function on and with bridges."""
-    below = hanging | {f.bus_below for f in functions.values() if f.bus_below is not None}
+def _top_buses(functions: dict[str, Function], first_of: dict[str, bool], below: set[str | None]) -> set[str]:
+    """Return the buses that are not *below* a bridge, of domains listed from their first function on and with bridges."""
     whole = {domain for domain, is_whole in first_of.items() if is_whole}
     with_bridges = {bus.partition(":")[0] for bus in below if bus}
     return {
@@ -155,7 +170,18 @@ def _top_buses(functions: dict[str, Function], first_of: dict[str, bool], hangin
     }
 
 
-def _function(match: re.Match[str]) -> Function | None:
+def _cut_facts(found: Function, description: str, body: str) -> Iterator[str]:
+    """Yield what is not known of the GPU *found* because lines are cut."""
+    if found.name is None and description.count("[") > description.count("]"):
+        yield f"the name of the GPU at {found.bus_id} is cut in lspci ({description[-40:].strip()!r}), so that it is unknown"
+    if found.now == (None, None) and (match := re.search(r"LnkSta:[^\n]*", body)) is not None and (
+        re.search(r"Width x\d", match[0]) is None or _is_at_edge(body, match.end())
+    ):
+        yield f"the line LnkSta of the GPU at {found.bus_id} is cut in lspci: at what its PCIe link runs now is unknown"
+
+
+def _function(match: re.Match[str], body: str) -> Function | None:
+    """Return the function that the line *match* names; a name that a terminal wrapped goes on in *body*."""
     bus_id = full_bus_id(match[1])
     if bus_id is None:
         return None
@@ -168,11 +194,13 @@ def _function(match: re.Match[str]) -> Function | None:
     elif words.startswith("Class ") and re.fullmatch(r"[0-9a-f]{4}", words[6:]):
         code = int(words[6:], 16)
     is_virtual = "Virtual Function" in rest
+    is_open = rest.count("[") > rest.count("]")
+    whole = rest + more[0] if is_open and (more := _REST_OF_NAME.match(body)) else rest
     return Function(
         bus_id,
         code=None if is_virtual else code,
         vendor=vendor(rest),
-        name=product(rest),
+        name=product(whole),
         is_lost="(rev ff)" in rest,
     )
 
@@ -198,9 +226,11 @@ def product(text: str) -> str | None:
 def _read_body(found: Function, body: str) -> None:
     if not body:
         return
-    if (match := _LINK_CAN.search(body)) and not (body[match.end() : match.end() + 1] != "," and _is_at_edge(body, match)):
+    if (match := _LINK_CAN.search(body)) and not (body[match.end() : match.end() + 1] != "," and _is_at_edge(body, match.end())):
         found.can = generation(match[1]), lanes(match[2].replace("\n", ""))
-    if (match := _LINK_NOW.search(body)) and not (body[match.end() : match.end() + 1] in ("", "\n") and _ends_at_edge(found, body, match)):
+    if (match := _LINK_NOW.search(body)) and not (
+        body[match.end() : match.end() + 1] in ("", "\n") and not _GOES_ON.match(body, match.end()) and _ends_at_edge(found, body, match)
+    ):
         found.now = generation(match[1]), lanes(match[2].replace("\n", ""))
     if match := _PORT.search(body):
         found.port = _KINDS[match[1].split()[0]]
@@ -220,14 +250,13 @@ def _ends_at_edge(found: Function, body: str, link: re.Match[str]) -> bool:
     """Whether *link* stands at the end of a line that a window cut: its longer neighbour lacks its end, or all long lines end there."""
     if found.can == (None, None) and "LnkCap:" in body:
         return True
-    return _is_at_edge(body, link)
+    return _is_at_edge(body, link.end())
 
 
-def _is_at_edge(body: str, link: re.Match[str]) -> bool:
-    """Whether *link* ends where all long lines end."""
+def _is_at_edge(body: str, end: int) -> bool:
+    """Whether the line of *body* up to *end* ends where all long lines end."""
     lengths = [len(line.rstrip().expandtabs()) for line in body[:10_000].split("\n")]
-    last_line = body[body.rfind("\n", 0, link.end()) + 1 : link.end()]
-    width = len(last_line.expandtabs())
+    width = len(body[body.rfind("\n", 0, end) + 1 : end].rstrip().expandtabs())
     return width == max(lengths) and lengths.count(width) > 1
 
 

@@ -64,7 +64,7 @@ def add_host_facts(topology: Topology, root: str = "/sys", proc: str = "/proc") 
     ports = [*(gpu.pcie for gpu in gpus), *(nic.pcie for nic in details.values())]
     host = topology.hosts[0]
     stated = topology.host_facts.get(host, Host())
-    memory_mib = _memory_mib(Path(proc) / "meminfo")
+    memory_mib = _memory_mib(Path(proc) / "meminfo", Path(root) / "fs" / "cgroup")
     facts = Host(
         memory_mib=stated.memory_mib or memory_mib,
         cpus=stated.cpus or reader.cpus(),
@@ -72,6 +72,7 @@ def add_host_facts(topology: Topology, root: str = "/sys", proc: str = "/proc") 
         iommu=stated.iommu or reader.iommu([f.bus_id for f in known.values()]),
         ray_node_id=stated.ray_node_id,
         bridges=stated.bridges or bridges_above(tree, [port.path for port in ports if port is not None]),
+        cuda=stated.cuda,
     )
     return topology.replace(
         gpus=gpus,
@@ -236,9 +237,12 @@ def _net_rate(folder: Path) -> float | None:
     return int(speed) / 8000 if speed.isdecimal() and 0 < int(speed) < 10**8 else None
 
 
-def _memory_mib(meminfo: Path) -> int | None:
+def _memory_mib(meminfo: Path, cgroup: Path) -> int | None:
+    """Return what the host has, MiB, or where that is less, what the container may use: beyond it processes are killed."""
     match = re.search(r"^MemTotal:\s+([0-9]{1,15}) kB", _text(meminfo), re.MULTILINE)
-    return int(match[1]) // 1024 or None if match else None
+    limits = (_text(cgroup / name) for name in ("memory.max", "memory/memory.limit_in_bytes"))      # version 2, version 1
+    known = [int(limit) // 2**20 for limit in limits if limit.isdecimal() and len(limit) < 20]
+    return min([int(match[1]) // 1024, *known]) or None if match else None
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
