@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from topologies import sources
 from topologies.links import LinkKind, parse_code
 from topologies.model import Topology
+from topologies.read import read_bytes
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sources.md"
@@ -54,6 +54,7 @@ FACTS: dict[str, Callable[[Topology], bool]] = {
     "NUMA node": some("numa"),
     "CPU affinity": lambda t: some("cpu_affinity")(t) or bool(t.gpus_near_cpu),
     "NICs, and which GPU is near": lambda t: bool(t.gpu_nic),
+    "speed of NICs": lambda t: any(nic.gb_per_s is not None for nic in t.nic_details.values()),
     "PCIe generation and lanes": lambda t: any(gpu.pcie and gpu.pcie.gen for gpu in t.gpus),
     "switches and root complexes": lambda t: any(gpu.pcie and gpu.pcie.path for gpu in t.gpus),
     "ACS": lambda t: any(b.acs_redirect is not None for h in t.host_facts.values() for b in h.bridges.values()),
@@ -61,18 +62,19 @@ FACTS: dict[str, Callable[[Topology], bool]] = {
     "compute capability": some("compute_capability"),
     "NVLink fabric of several hosts": some("fabric"),
     "host memory, CPUs, IOMMU": lambda t: any(host.memory_mib or host.iommu for host in t.host_facts.values()),
+    "rates that were measured": lambda t: t.measured is not None,
 }
 MATTERS = ("card", "memory", "memory in use", "NVLink or XGMI between GPUs", "PCIe level between GPUs", "NUMA node", "P2P works")
 """Facts that planning uses: those among them that a source lacks are said under it; the table has all."""
 
-LIVE = frozenset(FACTS) - {"ACS"}
+LIVE = frozenset(FACTS) - {"ACS", "rates that were measured"}
 """What ``live`` states on a machine that has everything; the tests of NVML and sysfs show it fact by fact."""
 
 
 @dataclass(frozen=True)
 class Source:
     """
-    A source: its short name in the table, the command, an example (none for ``live``), and what to know about it.
+    A source: its short name in the table, the command, an example (none where a driver is asked), and what to know about it.
 
     *format* is the word that `placement topology --json` says. *more* are examples of other machines or flags, which state what
     the first example does not.
@@ -123,11 +125,17 @@ SOURCES = (
         "one class: `PHB` is stated. A graph file (`NCCL_GRAPH_DUMP_FILE`) is refused. Cards are not named."),
     Source("lspci -vv", "lspci", "sudo lspci -vv", "lspci-vv.txt",
         "The PCIe truth: what slot and card can both do under load (an idle link reports less), switches, and whether ACS sends "
-        "peer-to-peer traffic up to the root complex. Without root the capabilities are missing."),
+        "peer-to-peer traffic up to the root complex. Without root the capabilities are missing, and bus numbers tell the switches."),
     Source("lspci -tv", "lspci", "lspci -tv", "lspci-tv.txt", "The PCIe tree alone."),
+    Source("ibstat", "nic-ports", "ibstat", "more/ibstat.txt",
+        "What the ports of NICs carry, and which are down; `ibstatus` tells the same, `ibdev2netdev` the state. It names no GPU, so "
+        "join it: devices go by their names, with `ibdev2netdev -v` by bus id. A NIC that is down serves no GPU."),
     Source("live", "nvml", "placement topology live", None,
         "This host, asked through NVML and sysfs. Whatever the driver does not tell stays unknown; a GPU that is lost is left "
         "out by name. ACS needs root: join `lspci -vv`."),
+    Source("measure", "nvml", "placement measure", None,
+        "What `live` tells, and how fast copies, all-reduces, matrix products and memory really are: see [measure.md](measure.md). "
+        "It needs torch and free GPUs, takes about a minute, and writes a topology file."),
     Source("rocm-smi", "rocm-showtopo", "rocm-smi --showtopo", "rocm-smi.txt",
         "AMD: link types, weights, hops, NUMA nodes. `XGMI` joins GPUs like NVLink does. `--showmeminfo vram --showproductname "
         "--showbus --showuniqueid` beside it tell the rest. `amd-smi topology`, `amd-smi list` and `amd-smi static` are read, too.",
@@ -167,14 +175,14 @@ is a warning. What was cut stays unknown: no link is ever guessed. What cannot b
 def stated_by(source: Source) -> tuple[frozenset[str], frozenset[str]]:
     """Return the facts that the example of *source* states, and those that only other machines or flags show."""
     if source.example is None:
-        return LIVE, frozenset()
+        return LIVE | ({"rates that were measured"} if source.name == "measure" else set()), frozenset()
     first = facts_in(EXAMPLES / source.example)
     return first, frozenset().union(*(facts_in(EXAMPLES / "more" / name) for name in source.more)) - first
 
 
 def facts_in(path: Path) -> frozenset[str]:
     """Return the facts that the text in *path* states."""
-    topology = sources.load(str(path))
+    topology = read_bytes(path.read_bytes(), name=str(path))
     return frozenset(name for name, is_there in FACTS.items() if is_there(topology))
 
 

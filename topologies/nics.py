@@ -19,7 +19,7 @@ def nearest_nics(topology: Topology) -> Mapping[int, tuple[str, ...]]:
     Return the NICs that serve each GPU: those of the closest level that some NIC of it has.
 
     GPUs that have the same nearest NICs at the same level share them evenly, in the order of NUMA nodes and indices: as many each
-    as there are, else one each, several GPUs to a NIC. A GPU of which no NIC's place is known is absent.
+    as there are, else one each, several GPUs to a NIC. A NIC that is down serves none; a GPU of which no NIC's place is known is absent.
     """
     column = {nic: k for k, nic in enumerate(topology.nics)}
     groups: dict[tuple[str | None, tuple[str, ...]], list[int]] = {}
@@ -27,7 +27,7 @@ def nearest_nics(topology: Topology) -> Mapping[int, tuple[str, ...]]:
         rank = {
             nic: _RANK[kind]
             for nic, code in topology.gpu_nic.get(gpu.index, {}).items()
-            if (kind := parse_code(code)[0]) in _RANK
+            if (kind := parse_code(code)[0]) in _RANK and not _is_down(topology, nic)
         }
         if rank:
             closest = min(rank.values())
@@ -40,6 +40,11 @@ def nearest_nics(topology: Topology) -> Mapping[int, tuple[str, ...]]:
             first, last = (len(near) * k // len(gpus) for k in (position, position + 1))
             found[index] = near[first:last] or (near[first],)
     return dict(sorted(found.items()))
+
+
+def _is_down(topology: Topology, nic: str) -> bool:
+    details = topology.nic_details.get(nic)
+    return details is not None and details.is_down is True
 
 
 def _numa(stated: str | None) -> tuple[int, str]:

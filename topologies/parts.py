@@ -141,12 +141,15 @@ class Nic:
         What the port carries in one direction, GB/s (10**9 bytes).
     pcie
         Its PCIe port.
+    is_down
+        Whether none of its ports carries traffic; None when no source says.
     """
 
     pci_bus_id: str | None = None
     numa: str | None = None
     gb_per_s: float | None = None
     pcie: Pcie | None = None
+    is_down: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,8 @@ class Host:
         Its id in a running Ray cluster.
     bridges
         PCIe bridges by bus id.
+    cuda
+        Highest version of CUDA that the driver can run.
     """
 
     memory_mib: int | None = None
@@ -177,6 +182,7 @@ class Host:
     iommu: str | None = None
     ray_node_id: str | None = None
     bridges: Mapping[str, Bridge] = field(default_factory=dict)
+    cuda: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

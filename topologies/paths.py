@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterator
 
 from topologies.links import PCIE_KINDS, LinkKind, parse_code
-from topologies.model import Gpu, Topology
+from topologies.model import Gpu, Pair, Topology
 from topologies.parts import Nic, Pcie
 
 _BELOW_ROOT = (LinkKind.PIX, LinkKind.PXB)
@@ -88,6 +88,35 @@ def contradictions(topology: Topology) -> list[str]:
         return []
     more = f" (and so for {len(wrong) - 1} more pairs)" if len(wrong) > 1 else ""
     return [f"the matrix and the PCIe paths differ, and the matrix is taken: {wrong[0]}{more}"]
+
+
+def pcie_levels(topology: Topology) -> dict[Pair, str]:
+    """Return how close the pairs of GPUs of one host are over PCIe, by what is stated besides links."""
+    found = dict(topology.pcie_links)
+    of_host: dict[str | None, list[Gpu]] = {}
+    for gpu in topology.gpus:
+        if gpu.pcie is not None:
+            of_host.setdefault(gpu.host, []).append(gpu)
+    for gpus in of_host.values():
+        has_switches_only = any(gpu.pcie is not None and gpu.pcie.path and gpu.pcie.root is None for gpu in gpus)
+        for a, b in itertools.combinations(gpus, 2):
+            kind = closeness(a.pcie, b.pcie, a.numa, b.numa)
+            if kind is None and has_switches_only:
+                kind = _below_switches(a, b)
+            if kind is not None:
+                found.setdefault((a.index, b.index), kind.value)
+    return found
+
+
+def _below_switches(a: Gpu, b: Gpu) -> LinkKind | None:
+    """Return how close two GPUs are by switches and NUMA nodes, where root complexes are not told (NCCL): PHB may be NODE there."""
+    if a.pcie is None or b.pcie is None or None in (a.numa, b.numa):
+        return None
+    if a.numa != b.numa:
+        return LinkKind.SYS
+    if not (common := shared(a.pcie, b.pcie)):
+        return LinkKind.PHB
+    return LinkKind.PIX if common == len(a.pcie.path) == len(b.pcie.path) else LinkKind.PXB
 
 
 def _pairs(topology: Topology) -> Iterator[tuple[Gpu, Gpu]]:

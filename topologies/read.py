@@ -9,10 +9,12 @@ When to modify: a new format gets a reader in a file of its own and a line in `_
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterable
 
+from topologies import nic_ports
 from topologies.amd import rocm
-from topologies.documents import document_read
+from topologies.documents import document_read, lookalikes
 from topologies.errors import NotRecognised, TopologyError
 from topologies.merging.merge import merge
 from topologies.model import Gpu, Topology
@@ -47,6 +49,12 @@ _READERS: tuple[Reader, ...] = (
 _LONG_READERS: tuple[Reader, ...] = (smi_query_text.read, smi_query_xml.read, nccl_xml.read, lspci.read)
 """Readers of outputs of any length: they take `Page.text`, the others `Page.lines`."""
 
+
+_UNNAMED = (
+    "if they are of several hosts, none is named: write its name before each line (node0: ), or give each a file of its own "
+    "to `placement collect`"
+)
+"""What may be the reason where outputs of a kind differ."""
 
 _MATRICES = ("topo-m", "rocm-showtopo", "amd-smi-topology")
 """Formats of which a text shows one for each machine."""
@@ -99,16 +107,24 @@ def _machine(page: Page, pick: int | None) -> Topology:
     bare = _without_comments(page)
     long = _read(page, _LONG_READERS)
     short = _read(bare, _READERS) or (_read(page, _READERS) if bare is not page else [])
+    ports = _read(page, (nic_ports.read,))
     readings = sorted((*long, *short), key=lambda reading: reading.line)
+    if not readings and ports and smi_errors.find_message(page) is None:
+        return ports[0].topology.replace(warnings=page.warnings)  # whoever joins it has the GPUs
     if not readings:
         raise smi_errors.find_message(page) or _unrecognised(page)
     if all(reading.topology.gpus == (Gpu(0, is_named=False),) for reading in readings):
         message = f"{readings[0].topology.warnings[0]}, and nothing else is there; give the whole output"
         raise TopologyError(message, where=page.where(readings[0].line))
-    readings = _choose(readings, page, pick)
-    merged = merge(
-        [r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings]
-    )
+    readings = [*_choose(readings, page, pick), *ports]
+    try:
+        merged = merge(
+            [r.topology for r in readings], names=[f"the {r.topology.format} of line {r.line}" for r in readings]
+        )
+    except TopologyError as error:
+        kinds = Counter(reading.topology.format for reading in readings)
+        several = [kind for kind, count in kinds.items() if count > 1]
+        raise (TopologyError(f"{error}; there are several of {', '.join(several)}: {_UNNAMED}") if several else error) from None
     left_out = [page.left_out] if page.left_out and not long else []
     return merged.replace(warnings=(*page.warnings, *left_out, *merged.warnings, *smi_errors.warnings(page)))
 
@@ -149,7 +165,7 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
         except TopologyError as error:
             raise TopologyError(
                 f"there are {len(matrices)} matrices, and they differ: #1 begins in line {first.line}, #{position} in line "
-                f"{second.line} ({error}); pick one with {page.name}#1 or {page.name}#{position}",
+                f"{second.line} ({error}); pick one with {page.name}#1 or {page.name}#{position}; or {_UNNAMED}",
                 where=page.where(second.line),
             ) from None
     return readings
@@ -164,6 +180,8 @@ def _unrecognised(page: Page) -> TopologyError:
         message = "the matrix has a header but no rows; paste the whole output of `nvidia-smi topo -m`"
         return TopologyError(message, where=page.where(header))
     first = next((line for line in page.lines if line.text.strip()), page.lines[0])
+    if (told := lookalikes.look(page.text)) is not None:
+        return NotRecognised(told, where=page.where(first.number))
     begin = first.text.strip() or "blanks"
     shown = begin if len(begin) <= 80 else begin[:80] + " …"
     return NotRecognised(

@@ -14,10 +14,12 @@ from topologies.clusters import short_form
 from topologies.clusters.by_host import by_host
 from topologies.clusters.collect import collect
 from topologies.clusters.marks import prefixes_of_outputs
+from topologies.clusters.outputs import repeated
 from topologies.documents import document_read
 from topologies.errors import TopologyError
 from topologies.files import read_source
 from topologies.merging.merge import merge
+from topologies.merging.nic_identity import with_gpus
 from topologies.model import Topology
 from topologies.pages.text import TAKEN_AS_ONE, decode, one_machine
 from topologies.read import read_text
@@ -50,7 +52,7 @@ def load(source: str, *, stdin: BinaryIO | None = None) -> Topology:
         )
     parts = [source] if _exists(source) else source.split("+")
     if len(parts) == 1:
-        return _load_one(source, stdin)
+        return with_gpus(_load_one(source, stdin), where=source)
     if "" in parts:
         raise TopologyError(f"{source!r} joins nothing on one side of its +")
     if parts.count("-") > 1:
@@ -83,6 +85,7 @@ def _load_named(source: str, stdin: BinaryIO | None, pick: int | None) -> Topolo
         return _read(read_source(source), source, pick)
     if os.path.islink(source):
         raise TopologyError("this is a link that leads nowhere", where=source)
+    short_form.refuse_file(source)
     if short_form.looks_like(source):
         if pick is not None:
             raise TopologyError(f"#{pick} picks one of several matrices in a text, and {source!r} is no text")
@@ -103,6 +106,8 @@ def _read(data: bytes, name: str, pick: int | None = None) -> Topology:
     if hosts:
         return collect({host: read_text(said, name=f"{name}[{host}]") for host, said in hosts.items()})
     machine = read_text(text, name=name, pick=pick)
-    if pick is None and not document_read.looks_like(text) and not any(TAKEN_AS_ONE in warning for warning in machine.warnings):
-        machine = machine.replace(warnings=(*machine.warnings, *one_machine(prefixes_of_outputs(text))))
-    return machine
+    if pick is not None or document_read.looks_like(text):
+        return machine
+    is_told = any(TAKEN_AS_ONE in warning for warning in machine.warnings)
+    doubts = [] if is_told else one_machine(prefixes_of_outputs(text))
+    return machine.replace(warnings=(*machine.warnings, *doubts, *repeated([text])))

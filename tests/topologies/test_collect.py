@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement.hosts import host_groups
 from topologies.catalog import machine_names, machine_text
 from topologies.clusters.by_host import by_host
 from topologies.clusters.collect import collect, split
@@ -159,8 +161,9 @@ def test_labels_of_devices_are_no_hosts() -> None:
     "command", ["ssh {}", "ssh -p 22 -o X=y root@{}", "kubectl exec {} --", "kubectl -n rl exec -it {} -c main --", "oc exec {}"]
 )
 def test_a_command_that_runs_elsewhere_names_the_host(command: str) -> None:
-    given = "".join(f"me@login:~$ {command.format(host)} nvidia-smi topo -m\n{TOPO}" for host in HOSTS)
-    assert [*by_host(given)] == sorted(HOSTS, key=natural)
+    for before in ("me@login:~$ ", "$ ", "+ ", "++ ", "+ ./all.sh:12: ", "+ sudo ", ""):
+        given = "".join(f"{before}{command.format(host)} nvidia-smi topo -m\n{TOPO}" for host in HOSTS)
+        assert [*by_host(given)] == sorted(HOSTS, key=natural)
 
 
 @pytest.mark.parametrize(
@@ -278,6 +281,13 @@ def test_prefixes_that_differ_in_their_times_are_of_one_host() -> None:
     assert not any("taken as" in warning for warning in read_text(given).warnings)
 
 
+@pytest.mark.parametrize("blank", ["", " "])
+def test_mpirun_puts_a_blank_before_all_lines_or_before_none(blank: str) -> None:
+    tree = (Path(__file__).parent.parent / "data" / "sources" / "lspci-tv.txt").read_text("utf-8").partition("\n")[2]
+    said = by_host("".join(f"[1,{k}]<stdout>:{blank}{line}\n" for k in (0, 1) for line in f"hostname: node{k}\n{tree}".splitlines()))
+    assert said == {f"node{k}": f"hostname: node{k}\n{tree}" for k in (0, 1)}
+
+
 def test_numbers_of_tasks_are_hosts_however_they_are_padded() -> None:
     assert [*by_host(interleaved(lambda task: f"{task:>3}: ", ("0", "2", "10")))] == ["0", "2", "10"]
 
@@ -393,7 +403,7 @@ def test_collecting_keeps_every_host_as_it_is(names: list[str]) -> None:
 
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=5), data=st.data())
 def test_what_hosts_state_of_nvlinks_stands_at_the_numbers_of_all(sizes: list[int], data: st.DataObject) -> None:
-    """And what all of them state alike of versions; each host has it again where they are split."""
+    """So do the memory that PCIe reaches and tables of pairs; versions are facts of hosts. Each has all again where they are split."""
     rate = st.sampled_from([25.0, 26.562, "inactive"])
     cuda = data.draw(st.sampled_from(["12.4", None]))
     last = data.draw(st.sampled_from(["12.4", "12.8"]))
@@ -401,6 +411,10 @@ def test_what_hosts_state_of_nvlinks_stands_at_the_numbers_of_all(sizes: list[in
     for k, size in enumerate(sizes):
         rates = {str(g): {"name": None, "links": {"0": data.draw(rate)}} for g in range(size) if data.draw(st.booleans())}
         stated = ({"gpu_links_GBps": rates} if rates else {}) | ({"cuda": last if k == len(sizes) - 1 else cuda} if cuda else {})
+        if data.draw(st.booleans()):
+            stated["bar1_mib"] = {str(g): {"total": 1024 * (k + 1)} for g in range(size)}
+            stated["hops"] = {f"{i}-{j}": str(i + j + k) for j in range(size) for i in range(j)}
+            stated = {word: facts for word, facts in stated.items() if facts}
         machines[f"n{k}"] = Topology(tuple(Gpu(g) for g in range(size)), stated=stated)
     whole = collect(machines)
     told = {
@@ -409,10 +423,28 @@ def test_what_hosts_state_of_nvlinks_stands_at_the_numbers_of_all(sizes: list[in
         for g, facts in machine.stated.get("gpu_links_GBps", {}).items()
     }
     assert whole.stated.get("gpu_links_GBps", {}) == told
-    assert whole.stated.get("cuda") == (cuda if cuda == last else None)
+    first = dict(zip(machines, itertools.accumulate(sizes, initial=0), strict=False))
+    bar1 = {str(first[n] + int(g)): facts for n, m in machines.items() for g, facts in m.stated.get("bar1_mib", {}).items()}
+    assert whole.stated.get("bar1_mib", {}) == bar1
+    assert len(whole.stated.get("hops", {})) == sum(len(machine.stated.get("hops", {})) for machine in machines.values())
+    assert {name: facts.cuda for name, facts in whole.host_facts.items()} == {
+        name: machine.stated["cuda"] for name, machine in machines.items() if cuda
+    }
     assert from_document(to_document(whole)).stated == whole.stated
     for name, machine in split(whole).items():
-        assert machine.stated.get("gpu_links_GBps") == machines[str(name)].stated.get("gpu_links_GBps")
+        for word in ("gpu_links_GBps", "bar1_mib", "hops"):
+            assert machine.stated.get(word) == machines[str(name)].stated.get(word)
+
+
+def test_hosts_keep_their_versions_and_the_page_shows_which_has_which() -> None:
+    """Two hosts alike but for CUDA, and a lone GPU whose memory has no index."""
+    head = "Driver Version : 550.1\nCUDA Version : {}\nAttached GPUs : 1\nGPU 00000000:18:00.0\n"
+    log = head + "    BAR1 Memory Usage\n        Total : 256 MiB\n"
+    found = collect({f"n{k}": read_text(log.format(cuda)) for k, cuda in enumerate(("12.4", "12.4", "12.2"))})
+    assert [(facts.driver, facts.cuda) for facts in found.host_facts.values()] == [("550.1", "12.4")] * 2 + [("550.1", "12.2")]
+    assert found.stated == {"bar1_mib": {str(g): {"total": 256} for g in range(3)}}
+    assert [group.hosts for group in host_groups(found)] == [("n0", "n1"), ("n2",)]
+    assert collect({str(host): part for host, part in split(found).items()}) == found.replace(warnings=())
 
 
 def test_nics_are_named_after_their_host_once() -> None:
@@ -660,11 +692,39 @@ def test_a_cluster_in_a_few_words(words: str, hosts: int | None, network: Networ
         ("dgx-h100 x 0", "1 to 4,096"), ("dgx-h100 x 99999", "1 to 4,096"), ("16 x dgx-h100", "write it as"),
         ("dgx-h10 x 2", "did you mean"),
         ("dgx-h100 x 2 @ 8x50", "write it as"), ("dgx-h100 x 2 @ 8x50TB/s", "write it as"), ("dgx-h100 x 2 @ 0x50GB/s", "carries nothing"),
+        ("hosts/node0 x 4 @ 2x25GB/s", "'hosts/node0' is none; `placement collect` makes a cluster of files"),
+        ("node0.txt x 4", "'node0.txt' is none; `placement collect`"),
     ],
 )  # fmt: skip
 def test_words_that_are_no_cluster_are_refused(words: str, said: str) -> None:
     with pytest.raises(TopologyError, match=said):
         load(words)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("dgx-h100", "is a shipped machine, and no output of a host: 'dgx-h100 x 4'"), ("dgx-h100 x 4", "is a cluster in a few words"),
+        ("live", "placement topology live --yaml"), ("node0.txt", "cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_is_no_file_of_a_host_is_told_where_it_goes(source: str, said: str) -> None:
+    with pytest.raises(TopologyError, match=said):
+        read_hosts([source])
+
+
+def test_a_host_that_is_called_after_its_folder_among_files_is_told(tmp_path: Path) -> None:
+    for name in ("pci.txt", "node1.txt"):
+        (tmp_path / name).write_text(machine_text("a100-1"))
+    said: list[str] = []
+    found, _ = read_hosts([str(tmp_path)], say=said.append)
+    assert [*found] == ["node1", tmp_path.name]
+    why = "its own name says only what output it is; the others keep theirs"
+    assert said == [f"{tmp_path / 'pci.txt'} is taken as the host {tmp_path.name}, after its folder: {why}"]
+    said.clear()
+    (tmp_path / "node1.txt").rename(tmp_path / "topo.txt")
+    read_hosts([str(tmp_path)], say=said.append)
+    assert said == []
 
 
 def test_the_shape_of_many_hosts_takes_time_in_proportion() -> None:

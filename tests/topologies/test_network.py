@@ -128,6 +128,9 @@ ERRORS = {
     "no uplink": ("domains:\n- {name: a, gb_per_s: 0}\n", "net:2: .*leave it out"),
     "unknown key": ("domains:\n- {name: a, host: node0}\n", r"net:2: .*'host', which is none of"),
     "bad list": ('domains:\n- {name: a, hosts: "node[1-0]"}\n', "net:2: .*backwards"),
+    "brackets without quotes": (
+        "domains:\n- {name: a, hosts: [node[0-1]]}\n", r'net:2:.*; a name with brackets must stand in quotes: "node\[0-1\]"',
+    ),
     "typed twice": ("domains:\n- {name: a}\n- {name: a}\n", r"net:3: network: 'a' is there twice, first at net:2"),
     "typed cycle": ("domains:\n- {name: a, within: b}\n- {name: b, within: a}\n", r"net:2: .*'a' is inside itself"),
     "typed overlap": (
@@ -220,6 +223,10 @@ DOUBTS = {
     "domains:\n- {name: a, hosts: 'node[0-7]'}\n": [],
     "domains:\n- {name: a, hosts: 'node[0-5]'}\n": ["the network does not say where node6, node7 hang: in no switch or block"],
     "domains:\n- {name: a, kind: nvlink, hosts: 'node[0-5]'}\n": [],
+    "domains:\n- {name: s, kind: spine, hosts: 'node[0-7]'}\n- {name: a, hosts: 'node[0-4,6-7]', within: s}\n": [
+        "the network does not say in which leaf node5 hangs: in 's', but in none of those within it"
+    ],
+    "domains:\n- {name: s, kind: spine}\n- {name: a, hosts: 'node[0-7]', within: s}\n": [],
     "domains:\n- {name: a, hosts: 'node[0-7]'}\n- {name: b}\n": ["no host hangs from the leaf 'b' of the network"],
     "domains:\n- {name: a, kind: leaf, hosts: 'node[0-7]'}\n- {name: b, kind: spine, hosts: node1, within: a}\n": [
         "the network has the spine 'b' within the leaf 'a': that is the wrong way round"

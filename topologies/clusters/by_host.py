@@ -7,9 +7,11 @@ When to modify: another tool that runs a command on many hosts marks their outpu
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from topologies.clusters.commands import PROMPT
 from topologies.clusters.headers import (
     LAUNCHER,
     RULE,
@@ -17,28 +19,28 @@ from topologies.clusters.headers import (
     is_command,
     is_launcher,
     is_of_launcher,
+    is_title,
     named,
 )
-from topologies.clusters.marks import NAME, begins_output, by_heading, by_mark, is_host, may_be_host, shape
+from topologies.clusters.marks import NAME, by_heading, by_mark, is_host, may_be_host, shape
+from topologies.clusters.outputs import TELLS, begins_output, kinds_of
+from topologies.clusters.paths import ADDRESS, says_which_output
 from topologies.clusters.recorded import as_blocks
 from topologies.errors import TopologyError
 from topologies.networks.hosts import MOST_HOSTS, MOST_NAMES, expand, natural
 
+_NO_FILE = r"(?<!\.(?:txt|log|out|csv))"
+"""Names of files stand before a colon where `grep -H` prints what is in them."""
+
 _PREFIX = re.compile(
     rf"(?:pdsh@{NAME}|clush|dsh|srun: error): (?P<told>{NAME}(?:\[[0-9,-]{{1,1000}}\])?)(?: \([0-9]{{1,6}}\))?: "  # that a host failed
-    rf"|(?P<pdsh>{NAME}): (?=\S|[ \t]|$)|(?P<bare>{NAME}):(?=\t|$)"
+    rf"|(?P<pdsh>{NAME}){_NO_FILE}: (?=\S|[ \t]|$)|(?P<bare>{NAME}){_NO_FILE}:(?=\t|$)"
     r"|[ ]{1,8}(?P<srun>[0-9]{1,6}): "  # padded numbers of tasks
     rf"|(?P<compose>{NAME}) {{1,64}}\| ?(?!(?:CHANGED|SUCCESS|FAILED|UNREACHABLE)\b)"
     rf"|\[pod/(?P<pod>{NAME})(?:/{NAME})?\] ?"
-    r"|\[[0-9]{1,6},(?P<rank>[0-9]{1,6})\]<std(?:out|err)>: ?"  # mpirun --tag-output
+    r"|\[[0-9]{1,6},(?P<rank>[0-9]{1,6})\]<std(?:out|err)>:"  # mpirun --tag-output
     r"|\([^()=]{1,80} pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\) ?"  # a Ray driver
 )
-
-_TELLS = re.compile(
-    r"\b[A-Z]?PU ?\[?[0-9]|<nvidia_smi_log|<system\b|\b(?:index|name|uuid), ?\w|NVIDIA Corporation|placement/topology/v1"
-    r"|NVIDIA-SMI [0-9]|MiB ?/ |gpuId [0-9]|[0-9], ?(?:NVIDIA|Tesla|GeForce|Quadro|AMD|GPU-)|process_name"
-)
-"""What an output about GPUs has."""
 
 _FAILED = re.compile(
     r"nvidia-smi|rocm-smi|NVML|\bdriver\b|not found|No devices|denied|refused|timed out|rc=[1-9-]|\bexit|\bclosed\b|\bkilled\b|\bfail"
@@ -49,8 +51,8 @@ _FAILED = re.compile(
 
 _STATED = re.compile(
     r"^[ \t]*(?:export |declare -x )?(?:(?:host|host ?name|node ?name|SLURMD_NODENAME)"
-    rf"[ \t]{{0,8}}[:=][ \t]{{0,8}}\"?({NAME})\"?"
-    rf"|\[?\w[\w.-]{{0,40}}@({NAME})(?::[^$#\n]{{0,200}}| [^$#\]\n]{{0,200}}\])?[$#](?: .*)?)[ \t]*$",
+    rf"[ \t]{{0,8}}[:=][ \t]{{0,8}}\"?(?P<stated>{NAME})\"?"
+    rf"|{PROMPT})[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 _NOBODY = frozenset({"localhost", "none", "unknown", "null"})
@@ -81,12 +83,12 @@ def by_host(text: str, *, is_collecting: bool = False) -> Mapping[str, str]:
     if text.count("\n") > _MOST_LINES:
         return {}
     text = as_blocks(text) or text
-    if not _TELLS.search(text):
+    if not TELLS.search(text):
         return {}
     lines = text.replace("\r\n", "\n").split("\n")
     for read in (_by_prefix, _by_header, by_mark, by_heading):
         said, certain = read(lines)
-        telling = {host for host, found in said.items() if _TELLS.search(found)}
+        telling = {host for host, found in said.items() if TELLS.search(found)}
         if len(telling) > MOST_HOSTS:
             raise TopologyError(f"{len(telling):,} hosts talk in this text; at most {MOST_HOSTS:,} are read")
         if len(telling) > 1 or (is_collecting and telling and telling <= certain):
@@ -102,15 +104,10 @@ def by_host(text: str, *, is_collecting: bool = False) -> Mapping[str, str]:
     return {}
 
 
-def tells_of_gpus(text: str) -> bool:
-    """Whether *text* has a word that outputs about GPUs have."""
-    return _TELLS.search(text) is not None
-
-
 def stated_host(text: str) -> str | None:
     """Return the host that an output says it comes from: ``hostname: node3``, ``SLURMD_NODENAME=node3``, or a prompt."""
     for match in _STATED.finditer(text):
-        name = str(match[1] or match[2])
+        name = str(match["stated"] or match["prompt"] or match["plain"])
         if may_be_host(name) and name not in _NOBODY:
             return name
     return None
@@ -151,6 +148,7 @@ def _by_prefix(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     unsure: dict[str, list[str]] = {}    # behind words that are labels elsewhere
     certain: set[str] = set()
     told: list[tuple[str, str]] = []
+    ranks: set[str] = set()
     others = named = 0
     for line in lines:
         match = _PREFIX.match(line)
@@ -158,21 +156,31 @@ def _by_prefix(lines: list[str]) -> tuple[dict[str, str], set[str]]:
         if match is not None and match["told"]:
             told.append((match["told"], line[match.end() :]))
         elif match is None or host is None or not may_be_host(host):
-            others += _TELLS.search(line) is not None
+            others += TELLS.search(line) is not None
         else:
             (said if is_host(host) else unsure).setdefault(host, []).append(line[match.end() :])
             if match["pdsh"] or match["bare"] or match["srun"]:
                 certain.add(host)
-            named += _TELLS.search(line, match.end()) is not None
+            named += TELLS.search(line, match.end()) is not None
+            if match["rank"]:
+                ranks.add(host)
+    _strip_blanks([said[rank] for rank in ranks])
     hosts = _proven(unsure)
     said |= {host: unsure[host] for host in hosts}
-    lost = sum(_TELLS.search(line) is not None for host, found in unsure.items() if host not in hosts for line in found)
+    lost = sum(TELLS.search(line) is not None for host, found in unsure.items() if host not in hosts for line in found)
     certain -= unsure.keys() - hosts
     if others + lost > named - lost:
         return {}, set()
     if not all(host.isdecimal() for host in said):  # else the lines of tasks have numbers, and a name would be one host more
         _add_failures(said, certain, told)
     return {host: "\n".join(found) + "\n" for host, found in said.items()}, certain
+
+
+def _strip_blanks(outputs: Sequence[list[str]]) -> None:
+    """Take a blank from the beginning of all lines of *outputs* if all have one: else it is the first of those that draw a tree."""
+    if all(line.startswith(" ") for output in outputs for line in output if line.strip()):
+        for output in outputs:
+            output[:] = [line[1:] for line in output]
 
 
 def _proven(unsure: Mapping[str, list[str]]) -> set[str]:
@@ -200,6 +208,7 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     them tells of GPUs.
     """
     certain: set[str] = set()
+    titles: set[str] = set()
     said: dict[tuple[str, ...], list[str]] = {}
     hosts: tuple[str, ...] = ()
     known: dict[str, tuple[str, ...]] = {}
@@ -219,6 +228,8 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
             left -= len(hosts) if hosts is found else 0
             if left < 0:
                 return {}, set()
+            if hosts is found:
+                titles.update(host for host in hosts if is_title(lines, number, host))
             if hosts is found and LAUNCHER.match(line.strip()):
                 certain.update(hosts)
             elif hosts is found and RULE.fullmatch(lines[number - 1].strip()):
@@ -228,7 +239,7 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
             continue
         # How a command ended stands in some headers, and is all that a host says that has failed.
         said.setdefault(hosts, []).append(line if not found or "rc=" in line or "UNREACHABLE" in line else "")
-    if _TELLS.search("\n".join(said.pop((), []))):
+    if TELLS.search("\n".join(said.pop((), []))):
         return {}, set()
     texts: dict[str, list[str]] = {}
     for names, block_lines in said.items():
@@ -239,12 +250,37 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
             texts.setdefault(host, []).append(block)
     if sum(len(block) for blocks in texts.values() if len(blocks) > 1 for block in blocks) > _MOST_JOINED:
         raise TopologyError("the outputs of many hosts stand here several times: give one of each")
-    for host in [host for host in texts if not host.replace(".", "").isdecimal()]:
-        if (short := host.partition(".")[0]) != host and short in texts:
-            texts[short] += texts.pop(host)    # the same, with its domain
+    _join_names(texts, certain)
+    if titles & texts.keys() and _are_of_one(texts):
+        return {}, set()
     if texts:
         _add_failures(texts, certain, told)
     return {host: "".join(blocks) for host, blocks in texts.items()}, certain
+
+
+def _join_names(texts: dict[str, list[str]], certain: set[str]) -> None:
+    """Join what stands in *texts* under several names of a host: with its domain, in capitals, or by its address unless that is certain."""
+    for host in [host for host in texts if not host.replace(".", "").isdecimal()]:
+        if (short := host.partition(".")[0]) != host and short in texts:
+            texts[short] += texts.pop(host)
+        elif (small := host.lower()) != host and small in texts:
+            texts[small] += texts.pop(host)
+    if len(texts) == 2:
+        address, name = sorted(texts, key=lambda host: ADDRESS.fullmatch(host) is None)
+        kinds = [kinds_of("".join(blocks)) for blocks in texts.values()]
+        is_other = not ADDRESS.fullmatch(address) or ADDRESS.fullmatch(name) or not all(kinds) or kinds[0] & kinds[1]
+        if not is_other and not certain & {address, name}:
+            texts[name] += texts.pop(address)
+
+
+def _are_of_one(texts: Mapping[str, list[str]]) -> bool:
+    """Whether *texts*, some of which stand under what may be titles, are outputs of one machine: no two are of a kind."""
+    telling = {host: text for host, blocks in texts.items() if TELLS.search(text := "".join(blocks))}
+    words = [*filter(says_which_output, telling)]
+    if words and all(host in words or len(host) == 1 for host in telling):
+        return True
+    kinds = [kinds_of(text) for text in telling.values()]
+    return len(kinds) > 1 and all(kinds) and not any(a & b for a, b in itertools.combinations(kinds, 2))
 
 
 def _failure(line: str, hosts: tuple[str, ...]) -> tuple[str, str] | None:

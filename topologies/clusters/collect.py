@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from topologies.errors import TopologyError
-from topologies.model import Gpu, Topology
+from topologies.measurements import together
+from topologies.merging.identity import bus_key
+from topologies.model import Gpu, Pair, Topology
 from topologies.networks.fabric import fabric_domains
 from topologies.networks.hosts import MOST_HOSTS, natural
 from topologies.pages.reading import listing
@@ -20,9 +22,10 @@ from topologies.peer_kinds import all_kinds, fields_of
 
 FORMAT = "cluster"
 
-_OF_GPUS = ("gpu_links_GBps", "gpu_links_up")
-_OF_ALL = ("cuda",)
-"""What is kept of `Topology.stated`: facts of single GPUs, and of the machine."""
+_OF_GPUS = ("gpu_links_GBps", "gpu_links_up", "bar1_mib")
+_OF_PAIRS = ("weight", "hops")
+_OF_HOSTS = ("driver", "cuda")
+"""What is kept of `Topology.stated`: facts of single GPUs, of pairs of them, and those that become facts of `Host`."""
 
 
 def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -> Topology:
@@ -89,6 +92,9 @@ def collect(machines: Mapping[str, Topology], *, warnings: Sequence[str] = ()) -
         host_facts={h: facts for h, m in ordered.items() if (facts := _facts(m)) != Host()},
         network=network,
         stated=_stated(ordered, start),
+        measured=together(
+            m.measured.renumbered({gpu.index: gpu.index + start[h] for gpu in m.gpus}) for h, m in ordered.items() if m.measured
+        ),
     )
 
 
@@ -116,6 +122,11 @@ def split(machine: Topology) -> dict[str | None, Topology]:
         nics.get(owner.get(nic.partition(":")[0] + ":"), {})[nic] = device
     local = {g: k for indices in members.values() for k, g in enumerate(indices)}
     of_gpus = {word: _by_gpu(machine, word) for word in _OF_GPUS}
+    of_pairs = {word: {host: dict[str, object]() for host in members} for word in _OF_PAIRS}
+    for word, pairs_of in of_pairs.items():
+        for (i, j), value in _by_pair(machine, word).items():
+            if machine.gpus[i].host == machine.gpus[j].host:
+                pairs_of[machine.gpus[i].host][f"{local[i]}-{local[j]}"] = value
     return {
         host: Topology(
             gpus=tuple(machine.gpus[g].replace(index=local[g]) for g in indices),
@@ -139,8 +150,10 @@ def split(machine: Topology) -> dict[str | None, Topology]:
             host_facts={host: machine.host_facts[host]} if host in machine.host_facts else {},
             stated=_filled(
                 {word: {str(local[g]): facts[g] for g in indices if g in facts} for word, facts in of_gpus.items()}
-                | {word: machine.stated[word] for word in _OF_ALL if word in machine.stated}
+                | {word: pairs_of[host] for word, pairs_of in of_pairs.items()}
+                | {word: machine.stated[word] for word in _OF_HOSTS if word in machine.stated}
             ),
+            measured=machine.measured and machine.measured.renumbered({g: local[g] for g in indices}),
         )
         for host, indices in members.items()
     }
@@ -195,23 +208,41 @@ def _by_text(hosts: Mapping[str, Topology]) -> Iterator[str]:
 
 
 def _stated(hosts: Mapping[str, Topology], start: Mapping[str, int]) -> dict[str, Any]:
-    """Return what only one format states: of GPUs under their new indices, of hosts where it is the same for all."""
+    """Return what only one format states of GPUs and pairs of them, under their new indices; `_facts` has what is of hosts."""
     found: dict[str, Any] = {
         word: {str(g + start[name]): facts for name, machine in hosts.items() for g, facts in _by_gpu(machine, word).items()}
         for word in _OF_GPUS
     }
-    for word in _OF_ALL:
-        values = [machine.stated.get(word) for machine in hosts.values()]
-        if values.count(values[0]) == len(values):
-            found[word] = values[0]
+    for word in _OF_PAIRS:
+        found[word] = {
+            f"{i + start[name]}-{j + start[name]}": value
+            for name, machine in hosts.items()
+            for (i, j), value in _by_pair(machine, word).items()
+        }
     return _filled(found)
 
 
 def _by_gpu(machine: Topology, word: str) -> dict[int, object]:
-    """Return what *machine* states under *word*, by index of the GPU."""
+    """Return what *machine* states under *word*, by index of the GPU; what is stated of the only GPU that was shown has no index."""
     facts = machine.stated.get(word)
+    if not isinstance(facts, Mapping):
+        return {}
+    if "total" in facts:
+        seen = {bus_key(str(bus_id)) for bus_id in machine.stated.get("gpu_ids_seen", ())}
+        shown = [gpu.index for gpu in machine.gpus if len(machine.gpus) == 1 or bus_key(gpu.pci_bus_id or "") in seen]
+        return {shown[0]: facts} if len(shown) == 1 else {}
     indices = {str(gpu.index): gpu.index for gpu in machine.gpus}
-    return {indices[key]: value for key, value in facts.items() if key in indices} if isinstance(facts, Mapping) else {}
+    return {indices[key]: value for key, value in facts.items() if key in indices}
+
+
+def _by_pair(machine: Topology, word: str) -> dict[Pair, object]:
+    """Return what *machine* states under *word*, by pair of GPUs."""
+    facts = machine.stated.get(word)
+    if not isinstance(facts, Mapping):
+        return {}
+    ends = {key: key.partition("-") for key in facts}
+    indices = {str(gpu.index): gpu.index for gpu in machine.gpus}
+    return {(indices[i], indices[j]): facts[key] for key, (i, _, j) in ends.items() if i in indices and j in indices}
 
 
 def _filled(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,9 +259,7 @@ def _near(hosts: Mapping[str, Topology], start: Mapping[str, int]) -> dict[int, 
 
 
 def _facts(machine: Topology) -> Host:
-    """Return what is known of the lone host of *machine*; its driver may stand among what only one format states."""
+    """Return what is known of the lone host of *machine*; its versions may stand among what only one format states."""
     facts = next(iter(machine.host_facts.values()), Host())
-    driver = machine.stated.get("driver")
-    if facts.driver is None and isinstance(driver, str):
-        return dataclasses.replace(facts, driver=driver)
-    return facts
+    driver, cuda = (value if isinstance(value := machine.stated.get(word), str) else None for word in _OF_HOSTS)
+    return dataclasses.replace(facts, driver=facts.driver or driver, cuda=facts.cuda or cuda)

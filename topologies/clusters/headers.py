@@ -11,15 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
-from topologies.clusters.marks import NAME, is_host, may_be_host
-from topologies.clusters.paths import host_of_path
+from topologies.clusters.commands import ELSEWHERE, EXEC, PROMPT, SSH, TRACE
+from topologies.clusters.marks import NAME, is_counted_host, is_host, may_be_host
+from topologies.clusters.paths import ADDRESS, host_of_path, says_which_output
 from topologies.networks.hosts import MOST_HOSTS, expand
 
-_SSH = r"ssh(?: -[46AaCfGgKkMNnqsTtVvXxYy]{1,9}| -[BbcDEeFIiJLlmOopQRSWw] ?\S{1,80}){0,9}"
-_EXEC = r"(?:kubectl|oc)(?: -n \S{1,80})? exec(?: -[it]{1,2}| -n \S{1,80}){0,3}"
-"""Commands that run another one elsewhere, up to the name of where."""
-
-_PROMPT = rf"\[?\w[\w.-]{{0,40}}@(?P<prompt>{NAME})(?::[^$#]{{0,200}}| [^$#\]]{{0,200}}\])?[$#]( .*)?"
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
 """What a container is called unless somebody names it."""
 
@@ -28,16 +24,20 @@ _HEADER = re.compile(
     r"|==> (?P<path>[^<>]{1,400}) <=="  # head, tail
     rf"|(?P<ansible>{NAME}) \| (?:CHANGED|SUCCESS|FAILED!?|UNREACHABLE!?)(?: \| rc=-?[0-9]{{1,4}} >>| => \{{)?"
     rf"|\[[0-9]{{1,6}}\] [0-9:]{{5,12}} \[(?:SUCCESS|FAILURE)\] (?P<pssh>{NAME})(?: .*)?"
-    rf"|(?:[^$#%>]{{0,200}}[$#%>] ?)?(?:sudo )?(?:{_SSH} (?:\w[\w.-]{{0,40}}@)?(?P<remote>{NAME})|{_EXEC} (?P<pod>{NAME}))"
+    rf"|(?:[^$#%>]{{0,200}}[$#%>] ?|{TRACE})?(?:sudo )?"
+    rf"(?:{SSH} (?:\w[\w.-]{{0,40}}@)?(?P<remote>{NAME})|{EXEC} (?P<pod>{NAME})|{ELSEWHERE})"
     r"(?: -c \S{1,80})?(?: --)? "
-    r"(?:\S{1,80} ){0,4}['\"]?(?:/\S{0,80})?(?:nvidia-smi|rocm-smi|amd-smi|dcgmi|lspci)\b.{0,400}"
-    rf"|{_PROMPT}"
+    r"(?:\S{1,80} ){0,16}['\"]?(?:/\S{0,80})?(?:nvidia-smi|rocm-smi|amd-smi|dcgmi|lspci)\b.{0,400}"
+    rf"|{PROMPT}"
 )
+_COMMANDS = ("remote", "pod", "typed", "task", "node", "prompt", "plain")
+_NAMES = ("ruled", "ansible", "pssh", *_COMMANDS)
+
 LAUNCHER = re.compile(rf"{NAME} \| (?:CHANGED|SUCCESS|FAILED|UNREACHABLE)|\[[0-9]{{1,6}}\] [0-9:]{{5,12}} \[(?:SUCCESS|FAILURE)\]")
 """Headers that only a launcher writes."""
 
-RULE = re.compile(r"-{4,}")
-"""What stands above and below a name, as `clush -b` and `dshbak` write it."""
+RULE = re.compile(r"-{4,}|:{14}")
+"""What stands above and below a name, as `clush -b` and `dshbak` write it, and above and below that of a file, as `more` does."""
 
 _LISTED = re.compile(r"(?P<names>(?:pdsh@)?[A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,4000})(?: \([0-9]{1,6}\))?")
 
@@ -45,7 +45,7 @@ _LISTED = re.compile(r"(?P<names>(?:pdsh@)?[A-Za-z0-9][A-Za-z0-9._,\[\]-]{0,4000
 def count_pods(lines: Sequence[str]) -> int:
     """Return in how many pods commands were run; one alone may be that of a host that is there by its own name."""
     found = (_HEADER.fullmatch(line.strip()) for line in lines if " exec " in line and len(line) < 1000)
-    return len({match["pod"] for match in found if match is not None and match["pod"]})
+    return len({name for match in found if match is not None and (name := match["pod"] or match["typed"])})
 
 
 def is_of_launcher(lines: Sequence[str], number: int) -> bool:
@@ -62,7 +62,7 @@ def _is_ruled(lines: Sequence[str], number: int) -> bool:
 def is_command(line: str) -> bool:
     """Whether *line* is a command behind a prompt, or one that runs another elsewhere."""
     match = _HEADER.fullmatch(line.strip())
-    return match is not None and bool(match["remote"] or match["pod"] or match["prompt"])
+    return match is not None and any(match[group] for group in _COMMANDS)
 
 
 def is_launcher(hosts: tuple[str, ...]) -> bool:
@@ -78,17 +78,27 @@ def named(lines: Sequence[str], number: int, known: Mapping[str, tuple[str, ...]
     if lines[number] in known:
         return known[lines[number]]
     if _is_ruled(lines, number):
+        if lines[number - 1].strip().startswith(":"):
+            return (host_of_path(PurePath(line)),)
         listed = _LISTED.fullmatch(line)
         if listed is not None:
             return expand(listed["names"])[:MOST_HOSTS]
     match = _HEADER.fullmatch(line)
-    if match is None or (match["pod"] and not are_pods):
+    if match is None or ((match["pod"] or match["typed"]) and not are_pods):
         return ()
     if match["path"]:
         return (host_of_path(PurePath(match["path"])),)
-    host = match["ruled"] or match["ansible"] or match["pssh"] or match["remote"] or match["pod"] or match["prompt"]
-    if match["prompt"] and _CONTAINER.fullmatch(host):
+    host = next(match[group] for group in _NAMES if match[group])
+    if (match["prompt"] or match["plain"]) and _CONTAINER.fullmatch(host):
         return ()
     # A launcher or a prompt names nothing else.
     is_named = is_host(host) if match["ruled"] else may_be_host(host)
     return (host,) if is_named else ()
+
+
+def is_title(lines: Sequence[str], number: int, host: str) -> bool:
+    """Whether *host*, which line *number* announces, may be a title instead: ``==> topo.txt <==``, ``--- step 2 ---``, ``Details``."""
+    match = _HEADER.fullmatch(lines[number].strip())
+    may_be_any = _is_ruled(lines, number) or (match is not None and bool(match["ruled"] or match["path"]))
+    is_counted = is_counted_host(host) and any(map(str.isdigit, host)) and any(letter.isalpha() or letter == ":" for letter in host)
+    return may_be_any and (says_which_output(host) or not (is_counted or ADDRESS.fullmatch(host)))

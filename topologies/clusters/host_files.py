@@ -7,14 +7,15 @@ When to modify: files can say in another way which host they are about.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from topologies.clusters.by_host import by_host, stated_host, tells_of_gpus
-from topologies.clusters.marks import most_repeated, prefixes_of_outputs
+from topologies.clusters.by_host import by_host, stated_host
+from topologies.clusters.marks import prefixes_of_outputs
+from topologies.clusters.outputs import repeated, tells_of_gpus
 from topologies.clusters.paths import host_of_path, stem_of
+from topologies.clusters.short_form import no_file
 from topologies.documents import document_read
 from topologies.errors import NotRecognised, TopologyError
 from topologies.files import read_source
@@ -23,9 +24,6 @@ from topologies.model import Topology
 from topologies.pages.reading import listing
 from topologies.pages.text import TAKEN_AS_ONE, decode
 from topologies.read import read_text
-
-_PCIE_MATRIX = re.compile(r"topo\s+(?:-mp|--matrix-pci)\b")
-"""Prints the same as `topo -m` where there is no NVLink."""
 
 MOST_FILES = 2**14
 
@@ -79,7 +77,7 @@ def read_hosts(
 
     failed: set[str] = set()
     alone: dict[str, tuple[str, str]] = {}
-    for path, stem, is_found in _files(sources, others):
+    for path, stem, is_found in _files(sources, others, say):
         host = stem
         try:
             text = decode(read_source(path, stdin), name=path)
@@ -107,7 +105,8 @@ def read_hosts(
             parts = [_read_once(text, name, read) for name, text in found]
             machine = merge(parts, names=[name for name, _ in found])
             _refuse_several(machine, found)
-            machines[host] = machine.replace(warnings=(*machine.warnings, *_repeated(found)))
+            told = repeated(text for _, text in found if not document_read.looks_like(text))
+            machines[host] = machine.replace(warnings=(*machine.warnings, *told))
         except TopologyError as error:
             fail(host, error)
     if failures and not keep_going:
@@ -165,16 +164,6 @@ def _refuse_several(machine: Topology, found: list[tuple[str, str]]) -> None:
             )
 
 
-def _repeated(found: list[tuple[str, str]]) -> list[str]:
-    """Return a warning if a text has the same output several times: it may be that of several hosts that nobody names."""
-    texts = [text for _, text in found if not document_read.looks_like(text) and _PCIE_MATRIX.search(text) is None]
-    times = max(map(most_repeated, texts), default=0)
-    if times < 2:
-        return []
-    said = "and is taken as that of one machine: if it is that of several hosts, write the name before each (node0: )"
-    return [f"the same output stands there {times} times, {said}"]
-
-
 def _refuse_one_name(host: str, path: str, stem: str, alone: dict[str, tuple[str, str]]) -> None:
     """Refuse the files of two hosts whose lines begin with one name: as one host, the second would vanish in the first."""
     other, other_stem = alone.setdefault(host, (path, stem))
@@ -185,7 +174,7 @@ def _refuse_one_name(host: str, path: str, stem: str, alone: dict[str, tuple[str
         )
 
 
-def _files(sources: Sequence[str], others: set[str]) -> list[tuple[str, str, bool]]:
+def _files(sources: Sequence[str], others: set[str], say: Callable[[str], None]) -> list[tuple[str, str, bool]]:
     """Return each file, the host that it is about unless its text says otherwise, and whether it was found in a folder."""
     found: list[tuple[str, str | None]] = []
     named: set[str] = set()
@@ -195,6 +184,8 @@ def _files(sources: Sequence[str], others: set[str]) -> list[tuple[str, str, boo
         elif os.path.isdir(source):
             found += _in_folder(source)
         else:
+            if not os.path.lexists(source) and (told := no_file(source)) is not None:
+                raise TopologyError(told)
             found.append((source, None))
             named.add(source)
         if len(found) > MOST_FILES:
@@ -208,7 +199,18 @@ def _files(sources: Sequence[str], others: set[str]) -> list[tuple[str, str, boo
             folders.setdefault(stem_of(Path(path).name), set()).add(Path(path).absolute().parent)
     # A letter says what output a file is (q.txt, of -q) only where all files beside it say so, else it is a host among others.
     mixed = {folder for stem, of_stem in folders.items() if host_of_path(Path("folder", stem)) == stem for folder in of_stem}
-    return [(path, host or _host(Path(path), folders, mixed), path not in named and path != "-") for path, host in kept]
+    hosts = {path: host or _host(Path(path), folders, mixed) for path, host in kept}
+    for sentence in _called_after_folders([(Path(path), hosts[path]) for path, host in kept if host is None and path != "-"]):
+        say(sentence)
+    return [(path, hosts[path], path not in named and path != "-") for path, _ in kept]
+
+
+def _called_after_folders(found: Sequence[tuple[Path, str]]) -> Iterator[str]:
+    """Yield which files give a host the name of their folder, where files beside them give theirs: few expect both in one folder."""
+    own = {path.absolute().parent for path, host in found if stem_of(path.name) == host}
+    for path, host in found:
+        if stem_of(path.name) != host and path.absolute().parent in own:
+            yield f"{path} is taken as the host {host}, after its folder: its own name says only what output it is; the others keep theirs"
 
 
 def _host(path: Path, folders: dict[str, set[Path]], mixed: set[Path]) -> str:

@@ -11,8 +11,9 @@ When to modify: logs or people mark the output of a host in another way.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
+
+from topologies.clusters.outputs import BEGINNINGS, are_alike
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}"
 
@@ -34,7 +35,7 @@ _NAMED_ALIKE = re.compile(r"[0-9]+")
 
 _NO_HOSTS_HERE = re.compile(
     r"(?:local[-_]?)?(?:rank|default|proc|process|thread|part|section|chapter|figure|table|attempt|question|answer|driver|cuda|v|line"
-    r"|listing|reply|comment|issue|iteration|epoch|[ABHLTVP](?=[0-9]{1,3}[a-z]?$)|NV|RTX|MI|GB|DGX|HGX|user|notice)"
+    r"|cmd|command|file|listing|reply|comment|issue|iteration|epoch|[ABHLTVP](?=[0-9]{1,3}[a-z]?$)|NV|RTX|MI|GB|DGX|HGX|user|notice)"
     r"[-_. ]?[0-9.]*[a-z]?",
     re.IGNORECASE,
 )
@@ -46,31 +47,28 @@ _TIME = (
     r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?)\]?"
 )
 _MARK = re.compile(
-    rf"(?P<tabbed>{NAME})\t(?! X|X)|(?:{_TIME} )?(?:\[(?P<square>{NAME})\]:?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -)(?= |\t|$)"
+    rf"(?P<tabbed>{NAME})\t(?! X|X)|(?:[\w./-]{{0,200}}/)?(?P<file>{NAME}?)\.(?:txt|log|out|csv):(?:[0-9]{{1,6}}:)?"  # of grep -H
+    rf"|(?:{_TIME} )?(?:\[(?P<square>{NAME})\]:?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -)(?= |\t|$)"
     r"|\((?:[^()=]{1,80} )?pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\)) ?"
     rf"|{_TIME} (?P<timed>{NAME})(?:(?: [\w./-]{{1,64}}(?:\[[0-9]{{1,9}}\])?)?:|(?=[ \t]|$)) ?"  # syslog, journalctl
 )
 
 _HEADING = re.compile(
-    rf"(?:#{{1,6}} ?|(?:on )?(?:host|hostname|node|server|machine)(?: ?[:=] ?| ))?[`*\"]{{0,3}}(?P<name>(?=[^ ]*[0-9]){NAME}?)"
-    rf"(?:[`*\"]{{0,3}}:?|:[`*\"]{{1,3}})",
+    r"(?:#{1,80} ?|>{1,3} ?(?:ssh )?|[0-9]{1,3}[.)] |[*+-] |\+-{1,80} )?(?:(?:on|from|(?:outputs?|results?) (?:from|of|on|for)) )?"
+    r"(?:(?:host|hostname|node|server|machine|file)(?: ?[:=] ?| ))?"
+    rf"(?P<quote>[`*\"]{{0,3}})(?P<name>(?=[^ ]*[0-9]){NAME}?)(?:\.(?:txt|log|out))?(?:(?P=quote) ?:?|:(?P=quote))"
+    r"(?: ?#{1,80}| ?<{1,3}| -{1,80}\+)?"
+    rf"|\[(?P<square>(?=[^ ]*[0-9]){NAME})\]:?"
+    rf"|(?:<details[^<>]{{0,80}}>)?<summary>(?:<\w{{1,10}}>)?(?P<summary>(?=[^ ]*[0-9]){NAME}):?(?:</\w{{1,10}}>)?</summary>",
     re.IGNORECASE,
 )
-
-_BEGINNINGS = re.compile(
-    r"(?P<matrix>GPU0\b[ \t|]*X\b)|(?P<table>NVIDIA-SMI [0-9])|(?P<list>^[ \t]*GPU 0: )|(?P<xml><nvidia_smi_log)|(?P<nccl><system\b)"
-    r"|(?P<query>^GPU 0000)|(?P<dcgm>gpuId 0\b)|(?P<rocm>GPU\[0\])|(?P<rows>^[ \t]*0, ?\w)"
-    r"|(?P<columns>\b(?:index|name|uuid|pid|gpu_\w{1,20}), ?\w)"
-    r"|(?P<pci>NVIDIA Corporation)",
-    re.MULTILINE,
-)
-"""Where an output begins, and its kind."""
-
+"""A line that may name a host above what it says."""
 
 _INNER_BEGINNINGS = re.compile(
     r"(?P<matrix>GPU0\b[ \t|]*X\b)|(?P<table>\|? ?NVIDIA-SMI [0-9])|(?P<xml><nvidia_smi_log)|(?P<nccl><system\b)|(?P<rocm>GPU\[0\])"
     r"|(?P<query>\bGPU [0-9A-F]{8}:)|(?P<pci>\b(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z0-9])"
-    r"|(?P<affinity>The GPUs that have an)"
+    r"|(?P<affinity>The GPUs that have an)|(?P<amd>\b(?:ACCESS|WEIGHT|HOPS|LINK TYPE) TABLE\b)"
+    r"|(?P<tree>(?<![\w+\\-])-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-)"
 )
 """Where an output begins behind whatever stands before it."""
 
@@ -104,15 +102,6 @@ def prefixes_of_outputs(text: str) -> list[str]:
     return []
 
 
-def most_repeated(text: str) -> int:
-    """Return how often the same matrix, log or list of links stands in *text*."""
-    kinds = ("matrix", "xml", "dcgm")
-    found = Counter(
-        text[match.start() : text.find("\n", match.end())].strip() for match in _BEGINNINGS.finditer(text) if match.lastgroup in kinds
-    )
-    return max(found.values(), default=0)
-
-
 def by_mark(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     """
     Return what each host says where a mark before the lines names it, and which are certain: none; nothing unless each of several says
@@ -124,7 +113,7 @@ def by_mark(lines: list[str]) -> tuple[dict[str, str], set[str]]:
         host = match[match.lastgroup] if match is not None and match.lastgroup else None
         if match is not None and host is not None and is_counted_host(host):
             said.setdefault(host, []).append(line[match.end() :])
-        elif _BEGINNINGS.search(line):
+        elif BEGINNINGS.search(line):
             return {}, set()
     return _if_alike(said), set()
 
@@ -136,13 +125,13 @@ def by_heading(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     for line in lines:
         stripped = line.strip()
         match = _HEADING.fullmatch(stripped) if 0 < len(stripped) < 400 else None
-        name = match["name"] if match is not None else None
+        name = match["name"] or match["square"] or match["summary"] if match is not None else None
         if name is not None and is_counted_host(name):
             host = name
             said.setdefault(host, [])
         elif host is not None:
             said[host].append(line)
-        elif _BEGINNINGS.search(line):
+        elif BEGINNINGS.search(line):
             return {}, set()
     return _if_alike(said), set()
 
@@ -155,11 +144,6 @@ def may_be_host(name: str) -> bool:
 def is_host(name: str) -> bool:
     """Whether *name* is that of a host where little says so: no label, no level of a log."""
     return NO_HOSTS.fullmatch(name) is None or _USUAL.fullmatch(name) is not None
-
-
-def begins_output(text: str) -> bool:
-    """Whether *text* has an output from its beginning."""
-    return _BEGINNINGS.search(text) is not None
 
 
 def shape(name: str) -> str:
@@ -180,5 +164,4 @@ def is_counted_host(name: str) -> bool:
 def _if_alike(said: Mapping[str, list[str]]) -> dict[str, str]:
     """Return what hosts have *said*, unless fewer than two tell of GPUs, or one has no output of a kind that all have."""
     texts = {host: "\n".join(found) + "\n" for host, found in said.items()}
-    kinds = [of_host for text in texts.values() if (of_host := {str(match.lastgroup) for match in _BEGINNINGS.finditer(text)})]
-    return texts if len(kinds) > 1 and set.intersection(*kinds) else {}
+    return texts if are_alike(texts.values()) else {}

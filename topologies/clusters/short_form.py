@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from topologies.catalog import machine_text
+from topologies.catalog import machine_names, machine_text
 from topologies.clusters.collect import collect
 from topologies.errors import TopologyError
 from topologies.model import Topology
@@ -27,13 +27,46 @@ _FORM = re.compile(
 _ATTEMPT = re.compile(
     r"\s*(?:[A-Za-z0-9][\w.-]*\s*(?:\s[xX×*]\s*[0-9]|[×*]\s*[0-9]|@)|[0-9]{1,9}\s*(?:[xX×*]\s|[×*])\s*[A-Za-z]).*", re.DOTALL
 )
+_OF_A_FILE = re.compile(r"(?P<file>\S.*?)\s+[xX×*]\s*[0-9]{1,9}\s*(?:@.*)?", re.DOTALL)
+_FILE = re.compile(r"/|\.(?:txt|ya?ml|json|csv|xml|log|out)$|^-$|^live$")
+_LONGEST = 200
 _UNITS = {"GB/s": 1.0, "GBps": 1.0, "Gb/s": 1 / 8, "Gbit/s": 1 / 8, "Gbps": 1 / 8, "Gbits/s": 1 / 8}
 """Units in GB/s; the case of the B tells bytes from bits."""
 
 
 def looks_like(source: str) -> bool:
     """Whether *source* is meant as a cluster in a few words."""
-    return len(source) < 200 and _ATTEMPT.fullmatch(source) is not None
+    return len(source) < _LONGEST and _ATTEMPT.fullmatch(source) is not None
+
+
+def refuse_file(source: str) -> None:
+    """
+    Refuse a cluster in a few words whose machine is a file: ``node0.txt x 4``.
+
+    Raises
+    ------
+    TopologyError
+        If *source* is one.
+    """
+    if len(source) < _LONGEST and (match := _OF_A_FILE.fullmatch(source)) is not None and _FILE.search(match["file"]):
+        raise TopologyError(
+            f"{source!r}: a cluster in a few words is of a shipped machine (`placement catalog machines`), and {match['file']!r} is none; "
+            "`placement collect` makes a cluster of files"
+        )
+
+
+def no_file(source: str) -> str | None:
+    """Return what *source*, which is no file, names instead, and how that is given; None if it names nothing."""
+    if looks_like(source):
+        return f"{source!r} is a cluster in a few words, and whole as it is: placement topology {source!r}"
+    if source in machine_names():
+        return f"{source!r} is a shipped machine, and no output of a host: '{source} x 4' is a cluster of four of them for --topology"
+    if source == "live":
+        return (
+            "live is this host alone: save `placement topology live --yaml` on each host as HOST.yaml and give these, or ask a Ray cluster "
+            "with --ray"
+        )
+    return None
 
 
 def read(source: str) -> Topology:

@@ -24,7 +24,7 @@ def doubts(topology: Topology) -> tuple[str, ...]:
     network = topology.network
     if network is None:
         return ()
-    return (*_too_many_rails(topology, network), *_too_fast(network), *_left_out(topology, network), *_odd(network))
+    return (*_too_many_rails(topology, network), *_too_fast(network), *_left_out(topology, network), *_between(network), *_odd(network))
 
 
 def _reached(network: Network) -> set[str | None]:
@@ -64,6 +64,18 @@ def _left_out(topology: Topology, network: Network) -> Iterator[str]:
     reached = _reached(network)
     if lone := [str(host) for host in topology.hosts if host not in reached] if reached else []:
         yield f"the network does not say where {listing(lone)} hang{'s' * (len(lone) == 1)}: in no switch or block"
+
+
+def _between(network: Network) -> Iterator[str]:
+    """Yield a warning for each switch that leads to lower switches, and to some hosts past all of these."""
+    for domain in network.domains:
+        height = KINDS_BY_HEIGHT.index(domain.kind) if domain.kind in KINDS_BY_HEIGHT else 0
+        lower = [other for other in network.domains if other.within == domain.name and other.kind in KINDS_BY_HEIGHT[:height]]
+        below = {host for other in lower for host in other.hosts}
+        if below and (lone := [host for host in domain.hosts if host not in below]):
+            kinds = " or ".join(dict.fromkeys(other.kind for other in lower))
+            hang = f"hang{'s' * (len(lone) == 1)}"
+            yield f"the network does not say in which {kinds} {listing(lone)} {hang}: in {domain.name!r}, but in none of those within it"
 
 
 def _odd(network: Network) -> Iterator[str]:

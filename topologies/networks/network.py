@@ -262,11 +262,13 @@ def _kinds(parts: Mapping[str, Part], order: Sequence[str], above: Mapping[str, 
 def _refuse_overlap(domains: Sequence[NetworkDomain], parts: Mapping[str, Part]) -> None:
     """Refuse a host in two domains of one family of kinds, neither of which is within the other."""
     closest: dict[tuple[str, str], NetworkDomain] = {}
+    outer: dict[str, frozenset[str]] = {}
     for domain in domains:
+        outer[domain.name] = outer[domain.within] | {domain.within} if domain.within is not None else frozenset()
         family = _FAMILIES.get(domain.kind)
         for host in domain.hosts if family else ():
             other = closest.get((str(family), host))
-            if other is not None and other.name != domain.within:
+            if other is not None and other.name not in outer[domain.name]:
                 raise _error(
                     parts[domain.name],
                     f"the host {host!r} is in {other.name!r} and in {domain.name!r}{_also(parts[other.name])}: it can hang from one "
