@@ -1,84 +1,25 @@
 """
 A Hugging Face `config.json` as a `Model`: parameters counted from the shapes, exact to the digit.
 
-Families differ in few things: how attention is built (grouped heads, or DeepSeek's latent attention), which
-projections have a bias, how many norms a layer has, and which layers have experts. `_Shape` holds these; a
-family says only how its keys map to it. The formulas follow the module definitions of the `transformers`
-library; the tests compare them with published counts.
+What families differ in stands in `placement.model_families`; `placement.model_shapes` counts. The tests compare counts with
+published ones, and with the modules of the `transformers` library.
 
-When to modify: a new family (its `model_type`).
+When to modify: a family has a block of another kind. One that only differs in biases, norms or experts is a row of `model_families`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from placement import model_limits
 from placement.errors import InputError
+from placement.model_families import FAMILIES, Biases, Experts, Family, QkNorm
 from placement.model_files import check_weights, read_object
 from placement.model_limits import shown
+from placement.model_shapes import Shape
 from placement.models import KV_BYTES, Model, checked, head_width
-
-_QKV_BIAS = ("qwen2", "qwen2_moe")
-_QK_NORM = ("qwen3", "qwen3_moe", "gemma3_text")
-_FOUR_NORMS = ("gemma2", "gemma3_text")
-_TIED_UNLESS_SAID = ("gemma2", "gemma3_text")
-_MLA = ("deepseek_v2", "deepseek_v3", "kimi_k2")
-_MOE = ("qwen2_moe", "qwen3_moe", "mixtral", *_MLA)
-_DENSE = ("llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "phi3")
-_UNSTATED: Mapping[str, Mapping[str, int]] = {
-    "gemma3_text": {
-        "vocab_size": 262_208,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "max_position_embeddings": 131_072,
-    },
-}
-"""What files of a family leave out because it is the default of the library."""
-
-FAMILIES = (*_DENSE, *_MOE)
-"""The values of `model_type` that are understood."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What the count depends on; zeros where a family has no such thing."""
-
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocab: int
-    tied: bool
-    dense_ffn: int
-    attention: int
-    norms: int
-    moe_layers: int = 0
-    expert_ffn: int = 0
-    shared_ffn: int = 0
-    shared_gate: bool = False
-    experts: int = 0
-    experts_per_token: int = 0
-    router_bias: bool = False
-
-    @property
-    def embeddings(self) -> int:
-        return self.vocab * self.hidden * (1 if self.tied else 2)
-
-    def parameters(self, experts: int) -> int:
-        """Return the parameters when each expert layer counts *experts* of its routed experts."""
-        always = (
-            self.layers * (self.attention + self.norms) + self.embeddings + self.hidden
-        )  # + the last norm
-        dense = (self.layers - self.moe_layers) * 3 * self.hidden * self.dense_ffn
-        router = self.experts * (self.hidden + self.router_bias) + self.shared_gate * self.hidden
-        per_layer = router + 3 * self.hidden * (experts * self.expert_ffn + self.shared_ffn)
-        return always + dense + self.moe_layers * per_layer
 
 
 def read_config(path: Path, *, name: str) -> Model:
@@ -119,7 +60,7 @@ class _Reader:
     def model(self, name: str) -> Model:
         shape = self.shape()
         has_experts = shape.moe_layers > 0
-        is_mla = self.family in _MLA
+        is_mla = self.family.is_latent
         latent = self.integer("kv_lora_rank") + self.integer("qk_rope_head_dim") if is_mla else 0
         kv_numbers = latent if is_mla else 2 * shape.kv_heads * shape.head_dim
         return Model(
@@ -145,16 +86,21 @@ class _Reader:
         )
 
     @property
-    def family(self) -> str:
-        family = self.config.get("model_type")
-        if family not in FAMILIES:
+    def model_type(self) -> str:
+        """The family's name."""
+        name = self.config.get("model_type")
+        if not isinstance(name, str) or name not in FAMILIES:
             raise InputError(
-                f"the model family (model_type) {shown(family)} is not known; known are {', '.join(FAMILIES)}. "
+                f"the model family (model_type) {shown(name)} is not known; known are {', '.join(FAMILIES)}. "
                 "Give the model as numbers instead"
             )
-        return str(family)
+        return name
 
-    def shape(self) -> _Shape:
+    @property
+    def family(self) -> Family:
+        return FAMILIES[self.model_type]
+
+    def shape(self) -> Shape:
         family = self.family
         hidden = self.integer("hidden_size")
         layers = self.integer("num_hidden_layers", most=model_limits.LAYERS)
@@ -165,41 +111,64 @@ class _Reader:
                 f"{heads} attention heads (num_attention_heads) cannot share {kv_heads} KV heads "
                 "(num_key_value_heads) evenly"
             )
-        norms = hidden * (4 if family in _FOUR_NORMS else 2)
-        if family in _MLA:
+        if family.is_latent:
             head_dim = self.integer("qk_nope_head_dim") + self.integer("qk_rope_head_dim")
             attention = self.latent_attention(hidden, heads)
         else:
             head_dim = self.integer("head_dim", None) or head_width(hidden, heads)
-            bias = family in _QKV_BIAS or self.flag("attention_bias", False)
-            attention = self.grouped_attention(hidden, heads, kv_heads, head_dim, qkv_bias=bias)
-        return _Shape(
+            attention = self.grouped_attention(hidden, heads, kv_heads, head_dim)
+        return Shape(
             hidden=hidden,
             layers=layers,
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
             vocab=self.integer("vocab_size"),
-            tied=self.flag("tie_word_embeddings", family in _TIED_UNLESS_SAID),
+            tied=self.flag("tie_word_embeddings", family.is_tied),
             dense_ffn=self.integer("intermediate_size"),
             attention=attention,
-            norms=norms,
-            **(self.experts(layers) if family in _MOE else {}),
+            norm=hidden * (2 if family.has_norm_bias else 1),
+            norms=family.norms,
+            matrices=family.matrices,
+            ffn_bias=self.flag("mlp_bias", False) if family.has_ffn_bias is None else family.has_ffn_bias,
+            head_bias=self.flag("lm_head_bias", False) if family.has_head_bias is None else family.has_head_bias,
+            **self.experts(layers),
         )
 
-    def grouped_attention(
-        self, hidden: int, heads: int, kv_heads: int, head_dim: int, *, qkv_bias: bool
-    ) -> int:
+    def grouped_attention(self, hidden: int, heads: int, kv_heads: int, head_dim: int) -> int:
         """Count one layer's attention with grouped KV heads."""
-        width = (heads + 2 * kv_heads) * head_dim
-        count = hidden * width + heads * head_dim * hidden
-        if qkv_bias:
-            count += width
-        if self.flag("attention_bias", False) and self.family == "llama":
-            count += hidden  # Llama's switch gives the output projection a bias too
-        if self.family in _QK_NORM:
-            count += 2 * head_dim
-        return count
+        family, width = self.family, (heads + 2 * kv_heads) * head_dim
+        count = hidden * width + heads * head_dim * hidden + family.has_sinks * heads
+        count += self.attention_biases(width, hidden)
+        match family.qk_norm:
+            case QkNorm.NONE:
+                return count
+            case QkNorm.HEAD:
+                return count + 2 * head_dim
+            case QkNorm.WIDTH:
+                return count + (heads + kv_heads) * head_dim
+            case QkNorm.USE_QK_NORM:
+                return count + 2 * head_dim * self.flag("use_qk_norm", False)
+            case QkNorm.QK_LAYERNORM:
+                return count + 4 * head_dim * self.flag("qk_layernorm", False)
+        assert_never(family.qk_norm)
+
+    def attention_biases(self, width: int, hidden: int) -> int:
+        """Count the biases of one layer's attention, whose queries, keys and values are *width* numbers."""
+        match self.family.biases:
+            case Biases.NEVER:
+                return 0
+            case Biases.QKV:
+                return width
+            case Biases.QKV_BIAS:
+                return width * self.flag("qkv_bias", True)
+            case Biases.ALL:
+                return width + hidden
+            case Biases.SWITCH:
+                return (width + hidden) * self.flag("attention_bias", False)
+            case Biases.SWITCH_QKV:
+                return width * self.flag("attention_bias", False)
+        assert_never(self.family.biases)
 
     def latent_attention(self, hidden: int, heads: int) -> int:
         """Count one layer's multi-head latent attention (DeepSeek-V2 and later)."""
@@ -213,39 +182,44 @@ class _Reader:
         if query_rank is not None:
             count = hidden * query_rank + query_rank + query_rank * queries
         count += hidden * (latent + rope) + latent + latent * heads * (nope + value) + heads * value * hidden
+        if self.flag("attention_bias", False):
+            count += (query_rank or 0) + latent + rope + hidden
         return count
 
     def experts(self, layers: int) -> dict[str, Any]:
         """Read which layers have experts, and how many."""
-        if self.family == "mixtral":
-            return {
-                "moe_layers": layers,
-                "expert_ffn": self.integer("intermediate_size"),
-                **self.routing("num_local_experts"),
-            }
-        width = self.integer("moe_intermediate_size")
-        if self.family in _MLA:
-            shared = self.integer("n_shared_experts", 0, least=0, most=model_limits.EXPERTS)
-            first = self.integer("first_k_dense_replace", least=0, most=layers)
-            step = self.integer("moe_layer_freq", 1)
-            return {
-                "moe_layers": sum(layer % step == 0 for layer in range(first, layers)),
-                "expert_ffn": width,
-                "shared_ffn": width * shared,
-                # The correction that balances the load of the experts is stored with the weights since V3.
-                "router_bias": self.family != "deepseek_v2",
-                **self.routing("n_routed_experts"),
-            }
-        has_shared = self.family == "qwen2_moe"
-        dense = self.layer_numbers("mlp_only_layers", layers)
-        step = self.integer("decoder_sparse_step", 1)
-        return {
-            "moe_layers": sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers)),
-            "expert_ffn": width,
-            "shared_ffn": self.integer("shared_expert_intermediate_size", 0, least=0) if has_shared else 0,
-            "shared_gate": has_shared,
-            **self.routing("num_experts"),
-        }
+        family = self.family
+        biases = {"router_bias": family.has_router_bias, "expert_bias": family.has_expert_bias}
+        match family.experts:
+            case Experts.NONE:
+                return {}
+            case Experts.EVERY_LAYER:
+                width = self.integer("intermediate_size")
+                return {"moe_layers": layers, "expert_ffn": width, **biases, **self.routing("num_local_experts")}
+            case Experts.DEEPSEEK:
+                width = self.integer("moe_intermediate_size")
+                shared = self.integer("n_shared_experts", 0, least=0, most=model_limits.EXPERTS)
+                first = self.integer("first_k_dense_replace", least=0, most=layers)
+                step = self.integer("moe_layer_freq", 1)
+                return {
+                    "moe_layers": sum(layer % step == 0 for layer in range(first, layers)),
+                    "expert_ffn": width,
+                    "shared_ffn": width * shared,
+                    **biases,
+                    **self.routing("n_routed_experts"),
+                }
+            case Experts.QWEN:
+                has_shared = self.model_type == "qwen2_moe"
+                dense = self.layer_numbers("mlp_only_layers", layers)
+                step = self.integer("decoder_sparse_step", 1)
+                return {
+                    "moe_layers": sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers)),
+                    "expert_ffn": self.integer("moe_intermediate_size"),
+                    "shared_ffn": self.integer("shared_expert_intermediate_size", 0, least=0) if has_shared else 0,
+                    "shared_gate": has_shared,
+                    **self.routing("num_experts"),
+                }
+        assert_never(family.experts)
 
     def routing(self, key: str) -> dict[str, int]:
         """Read how many experts a layer has, under the family's *key*, and how many a token passes."""
@@ -273,11 +247,11 @@ class _Reader:
         """Return a whole number, or *default* where the key is absent or null."""
         value = self.config.get(key)
         if value is None:
-            value = _UNSTATED.get(self.family, {}).get(key)
+            value = self.family.unstated.get(key)
         if value is None and default is not ...:
             return default
         if value is None:
-            raise InputError(f"the configuration of a {self.family} model needs {key!r}")
+            raise InputError(f"the configuration of a {self.model_type} model needs {key!r}")
         if not model_limits.is_count(value, least, most):
             raise InputError(f"{key} must be {model_limits.allowed(least, most)}, not {shown(value)}")
         return value
@@ -286,7 +260,7 @@ class _Reader:
         """Return a switch, or *default* where the key is absent or null."""
         value = self.config.get(key)
         if value is None:
-            return default
+            return bool(self.family.unstated.get(key, default))
         if not isinstance(value, bool):
             raise InputError(f"{key} must be true or false, not {shown(value)}")
         return value

@@ -12,6 +12,9 @@ RECORDS = json.loads((Path(placement.__path__[0]) / "data" / "models.json").read
 ]
 
 
+SMALL = json.loads((Path(__file__).parents[1] / "data" / "model_families.json").read_text(encoding="utf-8"))["models"]
+"""Small models of every family, with what the real modules have: id, config, parameters."""
+
 QWEN2_MOE = {
     "model_type": "qwen2_moe",
     "hidden_size": 2048,

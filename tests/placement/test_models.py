@@ -6,11 +6,12 @@ import dataclasses
 import json
 
 import pytest
-from model_configs import QWEN2_MOE, RECORDS, config_of, written
+from model_configs import QWEN2_MOE, RECORDS, SMALL, config_of, written
 
 from placement import model_limits
 from placement.errors import InputError
-from placement.model_config import FAMILIES, read_config
+from placement.model_config import read_config
+from placement.model_families import FAMILIES
 from placement.models import Model, catalogue, find_model, from_numbers
 
 
@@ -383,8 +384,13 @@ def test_a_binary_configuration_is_refused(tmp_path):
         find_model(str(file))
 
 
+@pytest.mark.parametrize("small", SMALL, ids=lambda small: small["id"])
+def test_every_family_has_the_parameters_of_its_real_modules(small, tmp_path):
+    assert read_config(written(tmp_path, small["config"]), name="x").parameters == small["parameters"]
+
+
 def test_every_family_is_counted_by_some_test():
-    counted = {config_of(r)["model_type"] for r in RECORDS} | {"qwen2_moe"}
+    counted = {config_of(r)["model_type"] for r in RECORDS} | {small["config"]["model_type"] for small in SMALL}
     assert set(FAMILIES) == counted
 
 
