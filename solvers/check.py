@@ -20,7 +20,12 @@ def violations(problem: Problem, answer: Answer) -> list[str]:
     malformed = list(_malformed(problem, answer))
     if malformed:
         return malformed      # the other rules could not even be evaluated
-    return [*_broken_pairs(problem, answer), *_broken_sharing(problem, answer), *_broken_memory(problem, answer)]
+    return [
+        *_broken_pairs(problem, answer),
+        *_broken_sharing(problem, answer),
+        *_broken_memory(problem, answer),
+        *_broken_hosts(problem, answer),
+    ]
 
 
 def terms(problem: Problem, answer: Answer) -> dict[Term, int]:
@@ -82,6 +87,16 @@ def loads(problem: Problem, answer: Answer, device: int) -> list[int]:
     chosen = _chosen(problem, answer)
     options = [option for i in _holders(problem, answer, device) for option in chosen[i]]
     return [sum(option.memory[p] for option in options) for p in range(problem.phases)]
+
+
+def host_loads(problem: Problem, answer: Answer, host: int) -> list[int]:
+    """Return what *host* holds at each moment, MiB."""
+    chosen = _chosen(problem, answer)
+    on_host = [sum(problem.devices[d].host == host for d in devices) for devices in _held(problem, answer)]
+    return [
+        sum(count * option.host[m] for count, options in zip(on_host, chosen, strict=True) for option in options)
+        for m in range(problem.moments)
+    ]
 
 
 # ── what the answer says ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -159,6 +174,13 @@ def _broken_memory(problem: Problem, answer: Answer) -> Iterator[str]:
         for p, load in enumerate(loads(problem, answer, d)):
             if load > limit:
                 yield f"device {d} has room for {limit} MiB and would hold {load} in phase {p}"
+
+
+def _broken_hosts(problem: Problem, answer: Answer) -> Iterator[str]:
+    for h, limit in enumerate(problem.hosts):
+        for m, load in enumerate(host_loads(problem, answer, h)):
+            if limit is not None and load > limit:
+                yield f"host {h} has {limit} MiB for plans and would hold {load} at moment {m}"
 
 
 # ── terms ───────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -151,6 +151,7 @@ class _Listed:
     options: tuple[tuple[int, Option, tuple[int, ...]], ...]
     us: tuple[int, ...]
     memory: tuple[int, ...]
+    host: tuple[int, ...]
     soft: int
     preference: int
 
@@ -172,6 +173,7 @@ def _list(options: Sequence[tuple[int, Option, tuple[int, ...]]]) -> _Listed:
         tuple(options),
         us=tuple(map(min, zip(*(us for _, _, us in options), strict=True))),
         memory=tuple(map(min, zip(*(option.memory for _, option, _ in options), strict=True))),
+        host=tuple(map(min, zip(*(option.host for _, option, _ in options), strict=True))),
         soft=min(option.soft for _, option, _ in options),
         preference=min(option.preference for _, option, _ in options),
     )
@@ -206,6 +208,11 @@ class _Case:
         ]
         self.is_empty = any(listed is None for _, listed in self.slots)
         self.is_collision = self._lanes_collide()
+        self.hosts = [
+            ([sum(problem.devices[d].host == h for d in own) for own in self.devices], room)
+            for h, room in enumerate(problem.hosts)
+            if room is not None
+        ]
 
     def least(self) -> dict[Term, int]:
         """Return the terms at their least, whatever is chosen from here on."""
@@ -214,7 +221,7 @@ class _Case:
     def search(self) -> None:
         """Try all options."""
         if not self.is_empty:
-            self._choose(0, [], *self._start())
+            self._choose(0, [], *self._start(), self._least_on_hosts())
 
     def _start(self) -> tuple[Rows, Rows, int, int]:
         """Return what all slots together need at the least: µs and MiB per item, soft rules, preference."""
@@ -228,10 +235,24 @@ class _Case:
                 soft, preference = soft + listed.soft, preference + listed.preference
         return times, loads, soft, preference
 
-    def _choose(self, at: int, taken: list[int], times: Rows, loads: Rows, soft: int, preference: int) -> None:
+    def _least_on_hosts(self) -> Rows:
+        """Return what all slots together need at the least of their hosts: MiB per item and moment, for each device."""
+        needs = [[0] * self.problem.moments for _ in self.problem.items]
+        for i, listed in self.slots:
+            if listed is not None:
+                needs[i] = [a + b for a, b in zip(needs[i], listed.host, strict=True)]
+        return needs
+
+    def _choose(
+        self, at: int, taken: list[int], times: Rows, loads: Rows, soft: int, preference: int, needs: Rows
+    ) -> None:
         """Take each option of the slot *at* in turn in place of the least that it can need."""
         if any(sum(loads[i][p] for i in held) > room for held, room, _ in self.holders for p in self.phases):
             return
+        for counts, room in self.hosts:
+            for m in range(self.problem.moments):
+                if sum(count * needs[i][m] for i, count in enumerate(counts)) > room:
+                    return
         terms = self._terms(times, loads, soft, preference)
         if self.run.is_hopeless(terms, tuple(Term)):
             return
@@ -250,6 +271,7 @@ class _Case:
                 _exchanged(loads, i, listed.memory, option.memory),
                 soft - listed.soft + option.soft,
                 preference - listed.preference + option.preference,
+                _exchanged(needs, i, listed.host, option.host),
             )
 
     # ── terms ───────────────────────────────────────────────────────────────────────────────────────────────────

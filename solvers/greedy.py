@@ -60,18 +60,28 @@ def solve(problem: Problem, options: Options | None = None) -> Result:
 
 def first_answer(problem: Problem) -> Answer | None:
     """Return an answer that breaks no rule, or None."""
-    return _Search(problem).run() if problem.items else Answer((), ())
+    if not problem.items:
+        return Answer((), ())
+    answer = _Search(problem).run()
+    if answer is None and any(room is not None for room in problem.hosts):
+        # The fastest options may need more of the hosts than there is: those that need least, then.
+        answer = _Search(problem, is_thrifty=True).run()
+    return answer
 
 
 class _Search:
-    """Depth first over the first item that has no group yet: with whom, and where."""
+    """
+    Depth first over the first item that has no group yet: with whom, and where.
 
-    def __init__(self, problem: Problem) -> None:
+    *is_thrifty*: options are taken that need the least host memory, and not the fastest.
+    """
+
+    def __init__(self, problem: Problem, *, is_thrifty: bool = False) -> None:
         self.problem = problem
         self.nodes = NODES
         self.best: tuple[tuple[int, ...], Answer] | None = None
         self.masks = [sum(1 << d for d in group.devices) for group in problem.groups]
-        self.slots = [_by_profile(item.slots) for item in problem.items]
+        self.slots = [_by_profile(item.slots, is_thrifty=is_thrifty) for item in problem.items]
         self.columns: dict[tuple[int, ...], list[_Column]] = {}
         self.least = [
             tuple(
@@ -209,13 +219,16 @@ class _Search:
         )
 
 
-def _by_profile(slots: Sequence[Sequence[Option]]) -> list[dict[int, list[tuple[int, int, Option]]]]:
-    """Return per slot and profile: (total µs, index, option), fastest first."""
+def _by_profile(
+    slots: Sequence[Sequence[Option]], *, is_thrifty: bool
+) -> list[dict[int, list[tuple[int, int, Option]]]]:
+    """Return per slot and profile: (total µs, index, option), fastest first; *is_thrifty*: MiB of the host in place of µs."""
     listed = []
     for slot in slots:
         of_profile: dict[int, list[tuple[int, int, Option]]] = {}
         for o, option in enumerate(slot):
-            of_profile.setdefault(option.profile, []).append((sum(option.times), o, option))
+            spent = sum(option.host if is_thrifty else option.times)
+            of_profile.setdefault(option.profile, []).append((spent, o, option))
         listed.append({profile: sorted(entries, key=lambda e: e[:2]) for profile, entries in of_profile.items()})
     return listed
 

@@ -14,7 +14,9 @@ An answer is **right** when
 * with `Sharing.POOL`, overlapping items have the same devices; items with the same devices have the same group
   (one rank order per pool), under either `Sharing`;
 * on every device d, in every phase p, the memory of the items that hold d fits: ``Σ memory(i, p) ≤ room(d)``, where ``room(d)``
-  is the device's capacity, or that of a `SharedReserve` whose item holds d together with another item.
+  is the device's capacity, or that of a `SharedReserve` whose item holds d together with another item;
+* on every host h, at every moment m, the host memory of the items fits: ``Σ over items i, devices d of G(i) on h of host(i, m)``
+  is at most `Problem.hosts` [h], where ``host(i, m)`` is summed over i's slots like memory.
 
 Its **terms**, all to be minimised:
 
@@ -97,11 +99,14 @@ class Device:
         Free memory, MiB, beyond which more is not worth having.
     island
         Label of its island.
+    host
+        Index of its host in `Problem.hosts`; nothing where there are none.
     """
 
     capacity: int
     comfort: int = 0
     island: int = 0
+    host: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,8 @@ class Option:
         Soft rules that it breaks by itself.
     preference
         How far down the menus it stands; 0 is what the user named first.
+    host
+        MiB of host memory for each device of the group, per moment of the problem.
     """
 
     profile: int
@@ -148,6 +155,7 @@ class Option:
     memory: tuple[int, ...]
     soft: int = 0
     preference: int = 0
+    host: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +249,10 @@ class Problem:
         Width of the band, parts per million of T*.
     primary
         The term that comes first; one of `PRIMARIES`.
+    hosts
+        Memory of each host that a plan may use, MiB, None where it is not known; empty where host memory is no matter.
+    moments
+        Number of moments at which host memory is counted.
 
     Raises
     ------
@@ -262,6 +274,8 @@ class Problem:
     shared_reserves: tuple[SharedReserve, ...] = ()
     within_ppm: int = 20_000
     primary: Term = Term.STEP
+    hosts: tuple[int | None, ...] = ()
+    moments: int = 0
 
     def __post_init__(self) -> None:
         n, k = len(self.devices), len(self.items)
@@ -281,7 +295,9 @@ class Problem:
                         raise ValueError(f"item {i} has an option whose times or memory have the wrong length")
                     if any(t and self.operations[o].item != i for o, t in enumerate(option.times)):
                         raise ValueError(f"item {i} has an option with time for another item's operation")
-                    if min((*option.times, *option.memory, option.soft, option.preference), default=0) < 0:
+                    if len(option.host) != self.moments:
+                        raise ValueError(f"item {i} has an option whose host memory has the wrong length")
+                    if min((*option.times, *option.memory, *option.host, option.soft, option.preference), default=0) < 0:
                         raise ValueError(f"item {i} has an option with a negative number")
         for operation in self.operations:
             if not (0 <= operation.item < k and 0 <= operation.stage < len(self.stages)):
@@ -291,6 +307,8 @@ class Problem:
         for a, b in pairs:
             if not (0 <= a < k and 0 <= b < k) or a == b:
                 raise ValueError(f"the pair {a}, {b} does not name two items of {k}")
+        if self.hosts and not all(0 <= device.host < len(self.hosts) for device in self.devices):
+            raise ValueError(f"a device is on a host beyond {len(self.hosts) - 1}")
         if self.primary not in PRIMARIES:
             raise ValueError(f"{self.primary} cannot come first; choose one of {', '.join(PRIMARIES)}")
 

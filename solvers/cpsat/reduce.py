@@ -226,7 +226,7 @@ def _us(problem: Problem, option: Option) -> Us:
 
 
 def _undominated(options: Sequence[tuple[int, Option]]) -> list[int]:
-    vectors = [(*o.times, *o.memory, o.soft, o.preference) for _, o in options]
+    vectors = [(*o.times, *o.memory, *o.host, o.soft, o.preference) for _, o in options]
     kept = []
     for k, (o, option) in enumerate(options):
         if not any(

@@ -104,6 +104,14 @@ def add_memory(x: Variables) -> None:
         x.model.at_least(holding.room, holding.load, holding.only_if)
 
 
+def add_hosts(x: Variables) -> None:
+    """At every moment the host memory that the items need fits into each host."""
+    for h, room in enumerate(x.problem.hosts):
+        for m in _worst_moments(x) if room is not None else ():
+            needs = total(_need_of_host(x, i, h, m) for i in range(len(x.problem.items)))
+            x.model.at_least(constant(room or 0), needs)
+
+
 ALL = (
     add_groups,
     add_options,
@@ -115,6 +123,7 @@ ALL = (
     add_pools,
     add_one_rank_order,
     add_memory,
+    add_hosts,
 )
 
 
@@ -211,6 +220,37 @@ def _worst_phases(x: Variables, items: tuple[int, ...]) -> list[int]:
         for need, p in needs.items()
         if not any(other != need and all(map(int.__le__, need, other)) for other in needs)
     ]
+
+
+def _need_of_host(x: Variables, item: int, host: int, moment: int) -> Linear:
+    """Return what *item* needs of *host* at *moment*, MiB: exactly, or where groups of a profile differ, at the least."""
+    counts = {g: sum(x.problem.devices[d].host == host for d in x.problem.groups[g].devices) for g in x.group[item]}
+    of_profile: dict[int, set[int]] = {}
+    for g, count in counts.items():
+        of_profile.setdefault(x.problem.groups[g].profile, set()).add(count)
+    if all(len(found) == 1 for found in of_profile.values()):
+        return x.host_memory(item, moment, lambda profile: min(of_profile.get(profile, {0})))
+    each = x.host_memory(item, moment, lambda _: 1)
+    need = x.model.integer(0, each.high * max(counts.values()))
+    for count in sorted(set(counts.values())):
+        here = x.model.boolean()
+        x.model.exactly_one([*(x.group[item][g] for g, n in counts.items() if n == count), negated(here)])
+        x.model.at_least(need, each.scaled(count), [here])
+    return need
+
+
+def _worst_moments(x: Variables) -> list[int]:
+    """Return the moments that no other moment dominates, whatever the items choose."""
+    options = [
+        slot[o]
+        for item, chosen in zip(x.problem.items, x.option, strict=True)
+        for slot, left in zip(item.slots, chosen, strict=True)
+        for o in left
+    ]
+    needs: dict[tuple[int, ...], int] = {}
+    for m in range(x.problem.moments):
+        needs.setdefault(tuple(option.host[m] for option in options), m)
+    return [m for need, m in needs.items() if not any(other != need and all(map(int.__le__, need, other)) for other in needs)]
 
 
 def _add_disjoint(x: Variables, a: int, b: int, only_if: Fixed) -> None:

@@ -124,11 +124,18 @@ def _leaves_devices(problem: Problem, image: Sequence[int]) -> bool:
         all((devices[d].capacity, devices[d].comfort) == (devices[image[d]].capacity, devices[image[d]].comfort) for d in moved)
         and all(r.capacity[d] == r.capacity[image[d]] for r in problem.shared_reserves for d in moved)
         and _renames([device.island for device in devices], image)
+        and (not problem.hosts or _exchanges_hosts(problem, image))
         and all(_renames(pair.labels, image) for pair in problem.soft_pairs)
         and all(
             us == t.us[image[a]][image[b]] for t in problem.transfers for a, row in enumerate(t.us) for b, us in enumerate(row)
         )
     )
+
+
+def _exchanges_hosts(problem: Problem, image: Sequence[int]) -> bool:
+    """Whether devices stay with those of their host, on a host with as much memory."""
+    host = [device.host for device in problem.devices]
+    return _renames(host, image) and all(problem.hosts[host[d]] == problem.hosts[host[e]] for d, e in enumerate(image))
 
 
 def _renames(labels: Sequence[int], image: Sequence[int]) -> bool:

@@ -86,6 +86,17 @@ class Variables:
         """Return what *item* needs on each of its devices in *phase*, MiB."""
         return self._sum(item, lambda option: option.memory[phase])
 
+    def host_memory(self, item: int, moment: int, devices: Callable[[int], int]) -> Linear:
+        """
+        Return what *item* needs of a host at *moment*, MiB.
+
+        Parameters
+        ----------
+        devices
+            How many devices groups of a profile have there; all groups of one profile have as many.
+        """
+        return self._sum(item, lambda option: option.host[moment] * devices(option.profile))
+
     def soft(self, item: int) -> Linear:
         """Return how many soft rules the options of *item* break."""
         return self._sum(item, lambda option: option.soft)

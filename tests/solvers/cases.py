@@ -8,6 +8,7 @@ All stand on three devices, the third on an island of its own::
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 from solvers.problem import (
@@ -77,6 +78,20 @@ def _slow_on_one() -> Problem:
     return problem(1).replace(items=(Item((0, 2), ((slow, fast),)),), **WORTH_SHARING)
 
 
+def hosted(*, k: int = 2, hosts: tuple[int | None, ...] = (9,), on: tuple[int, ...] = (0, 0, 0), **changes: object) -> Problem:
+    """Return *k* items on hosts of that memory that need 5 MiB of them for each of their devices; *on* has the host of each device."""
+    plain = problem(k, **changes)
+    return plain.replace(
+        hosts=hosts,
+        moments=2,
+        devices=tuple(dataclasses.replace(device, host=h) for device, h in zip(plain.devices, on, strict=True)),
+        items=tuple(
+            Item(item.groups, tuple(tuple(dataclasses.replace(o, host=(1, 5)) for o in slot) for slot in item.slots))
+            for item in plain.items
+        ),
+    )
+
+
 UNEQUAL = (Device(10, 3, 0), Device(11, 3, 0), Device(10, 3, 1))
 WORTH_SHARING: dict[str, object] = {"primary": Term.GPUS}
 
@@ -115,6 +130,12 @@ CASES = {
     "tight memory first": problem(primary=Term.MEMORY),
     "menus": problem(groups=((2,), (4,))),
     "ids": _slack(),
+    "host memory": hosted(hosts=(10,), groups=((2,), (2,))),
+    "host memory for two of three": hosted(k=3, hosts=(10,)),
+    "the faster option needs more of the host": hosted(k=1, hosts=(9,), groups=((0, 2),)),
+    "a host for each": hosted(hosts=(5, 5), on=(0, 0, 1)),
+    "a group on two hosts": hosted(hosts=(5, 6), on=(0, 0, 1), groups=((0, 4), (5,))),
+    "a host of unknown memory": hosted(hosts=(4, None), on=(0, 0, 1)),
     "infeasible": problem(groups=((2,), (5,))),
     "nothing fits": problem(devices=(Device(3),) * 3),
 }

@@ -31,14 +31,17 @@ def problems(draw: st.DrawFn) -> Problem:
     """Draw a problem: irregular groups and profiles, mixed memory, all rules, both sharings, every primary."""
     n = draw(st.integers(2, 6))
     alike = draw(st.booleans())     # equal devices are where exchanges are broken, unequal ones where they must not be
-    devices = tuple(draw(_device(alike)) for _ in range(n))
+    hosts, moments = draw(_hosts()), 0
+    if hosts:
+        moments = draw(st.integers(1, 2))
+    devices = tuple(draw(_device(alike, max(len(hosts), 1))) for _ in range(n))
     groups = draw(_groups(n))
     k, phases = draw(st.integers(2, 4)), draw(st.integers(1, 3))
     stages = tuple(Stage(draw(st.sampled_from((None, None, 0, 1)))) for _ in range(draw(st.integers(1, 3))))
     operations = tuple(
         Operation(i, s) for i in range(k) for s in range(len(stages)) if draw(st.integers(0, 2))
     )
-    items = tuple(draw(_item(i, groups, operations, phases)) for i in range(k))
+    items = tuple(draw(_item(i, groups, operations, phases, moments)) for i in range(k))
     pairs = list(itertools.combinations(range(k), 2))
     some_pairs = st.lists(st.sampled_from(pairs), max_size=2, unique=True).map(tuple)
     labels = st.lists(st.integers(0, 2), min_size=n, max_size=n).map(tuple)
@@ -63,13 +66,30 @@ def problems(draw: st.DrawFn) -> Problem:
         ),
         within_ppm=draw(st.sampled_from((0, 100_000, 400_000))),
         primary=draw(st.sampled_from(PRIMARIES)),
+        hosts=hosts,
+        moments=moments,
     )
 
 
-def _device(alike: bool) -> st.SearchStrategy[Device]:
+@st.composite
+def _hosts(draw: st.DrawFn) -> tuple[int | None, ...]:
+    """Draw no host, one, or two: of equal ones devices may be exchanged; None where it is not known what a host has."""
+    match draw(st.sampled_from(("none", "none", "one", "equal", "unequal"))):
+        case "none":
+            return ()
+        case "one":
+            return (draw(st.integers(2, 40)),)
+        case "equal":
+            return (draw(st.integers(2, 25)),) * 2
+        case _:
+            return draw(st.integers(2, 25)), draw(st.one_of(st.none(), st.integers(2, 25)))
+
+
+def _device(alike: bool, hosts: int) -> st.SearchStrategy[Device]:
+    host = st.integers(0, hosts - 1)
     if alike:
-        return st.builds(Device, capacity=st.just(12), comfort=st.just(4), island=st.integers(0, 1))
-    return st.builds(Device, capacity=st.integers(3, 14), comfort=st.integers(0, 5), island=st.integers(0, 2))
+        return st.builds(Device, capacity=st.just(12), comfort=st.just(4), island=st.integers(0, 1), host=host)
+    return st.builds(Device, capacity=st.integers(3, 14), comfort=st.integers(0, 5), island=st.integers(0, 2), host=host)
 
 
 @st.composite
@@ -85,7 +105,9 @@ def _groups(draw: st.DrawFn, n: int) -> tuple[Group, ...]:
 
 
 @st.composite
-def _item(draw: st.DrawFn, i: int, groups: tuple[Group, ...], operations: tuple[Operation, ...], phases: int) -> Item:
+def _item(
+    draw: st.DrawFn, i: int, groups: tuple[Group, ...], operations: tuple[Operation, ...], phases: int, moments: int
+) -> Item:
     if draw(st.integers(0, 2)):
         taken = tuple(range(len(groups)))
     else:
@@ -93,7 +115,7 @@ def _item(draw: st.DrawFn, i: int, groups: tuple[Group, ...], operations: tuple[
     profiles = sorted({groups[g].profile for g in taken})
     slots = tuple(
         tuple(
-            draw(_option(i, profile, operations, phases))
+            draw(_option(i, profile, operations, phases, moments))
             for profile in profiles
             for _ in range(draw(st.sampled_from((0, 1, 1, 2, 2, 3))))
         )
@@ -103,13 +125,16 @@ def _item(draw: st.DrawFn, i: int, groups: tuple[Group, ...], operations: tuple[
 
 
 @st.composite
-def _option(draw: st.DrawFn, i: int, profile: int, operations: tuple[Operation, ...], phases: int) -> Option:
+def _option(
+    draw: st.DrawFn, i: int, profile: int, operations: tuple[Operation, ...], phases: int, moments: int
+) -> Option:
     return Option(
         profile,
         tuple(draw(st.integers(0, 9)) if o.item == i else 0 for o in operations),
         tuple(draw(st.integers(0, 6)) for _ in range(phases)),
         soft=draw(st.sampled_from((0, 0, 1))),
         preference=draw(st.integers(0, 2)),
+        host=tuple(draw(st.integers(0, 6)) for _ in range(moments)),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cases import IN_LANES, LANES, answer, problem
+from cases import IN_LANES, LANES, answer, hosted, problem
 
 from solvers import check
 from solvers.problem import Device, SharedReserve, Sharing, SoftPair, Term, Transfer, Want
@@ -85,6 +85,30 @@ def test_a_right_answer_has_no_violations(changes, given):
 def test_terms(changes, given, term, value):
     """One term, worked out by hand."""
     assert check.terms(problem(**changes), given)[term] == value
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "sentences"),
+    [
+        # Each item needs 5 MiB for each device at its second moment: 10 for the pair {0, 1}, 5 for {2}.
+        pytest.param(hosted(hosts=(15,)), answer(2, 4), [], id="fits"),
+        pytest.param(hosted(hosts=(14,)), answer(2, 4), ["host 0 has 14 MiB for plans and would hold 15 at moment 1"], id="one"),
+        pytest.param(hosted(hosts=(10, 5), on=(0, 0, 1)), answer(2, 4), [], id="each fits"),
+        pytest.param(
+            hosted(hosts=(10, 4), on=(0, 0, 1)), answer(2, 4), ["host 1 has 4 MiB for plans and would hold 5 at moment 1"],
+            id="the second host",
+        ),
+        pytest.param(
+            hosted(hosts=(4, 5), on=(0, 0, 1)), answer(5, 5),
+            ["host 0 has 4 MiB for plans and would hold 10 at moment 1", "host 1 has 5 MiB for plans and would hold 10 at moment 1"],
+            id="a group on both",
+        ),
+        pytest.param(hosted(hosts=(None, 5), on=(0, 0, 1)), answer(2, 4), [], id="unknown"),
+    ],
+)
+def test_hosts(question, given, sentences):
+    """Host memory is counted for each host, over the devices that it has of each group."""
+    assert check.violations(question, given) == sentences
 
 
 def test_a_stage_names_who_makes_it_so_long():

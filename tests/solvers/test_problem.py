@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cases import GROUPS, answer, problem
 
-from solvers.problem import Group, Item, Operation, Option, Term
+from solvers.problem import Device, Group, Item, Operation, Option, Term
 from solvers.result import Answer, Result, Status, TermProof
 
 GOOD = Option(0, (1,), (1,))
@@ -27,6 +27,11 @@ def one(option: Option = GOOD, groups: tuple[int, ...] = (0,), slots: int = 1) -
         pytest.param({"items": one(Option(0, (), (1,)))}, "wrong length", id="times"),
         pytest.param({"items": one(Option(0, (1,), ()))}, "wrong length", id="memory"),
         pytest.param({"items": one(Option(0, (-1,), (1,)))}, "negative number", id="negative"),
+        pytest.param({"moments": 1}, "host memory has the wrong length", id="host memory"),
+        pytest.param(
+            {"moments": 1, "items": one(Option(0, (1,), (1,), host=(-1,)))}, "negative number", id="negative host memory"
+        ),
+        pytest.param({"hosts": (9,), "devices": (Device(9), Device(9), Device(9, host=1))}, "a host beyond 0", id="host"),
         pytest.param({"items": one() * 2}, "time for another item's operation", id="another's operation"),
         pytest.param({"operations": (Operation(0, 7),)}, "does not exist", id="unknown stage"),
         pytest.param({"apart": ((0, 0),)}, "the pair 0, 0 does not name two items", id="pair of one"),

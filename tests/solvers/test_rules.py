@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cases import GROUPS, problem
+from cases import GROUPS, hosted, problem
 
 from solvers.cpsat import rules
 from solvers.cpsat.engine import minimise
@@ -130,6 +130,21 @@ def options(x: Variables, *taken: int) -> dict[object, int]:
         pytest.param(RESERVED, rules.add_memory, lambda x: share(x, 0) | options(x, 0, 0), True, id="not reserved"),
         pytest.param(RESERVED, rules.add_memory, lambda x: share(x, 1) | options(x, 0, 0), False, id="reserved"),
         pytest.param(LOOSE, rules.add_memory, lambda x: share(x, 1) | options(x, 0, 0), True, id="asks for less"),
+        pytest.param(hosted(), rules.add_hosts, lambda x: options(x, 0, 0), False, id="two need too much of the host"),
+        pytest.param(hosted(hosts=(10,)), rules.add_hosts, lambda x: options(x, 0, 0), True, id="two fit on the host"),
+        pytest.param(hosted(hosts=(14,)), rules.add_hosts, lambda x: options(x, 0, 1), False, id="three devices need more"),
+        pytest.param(
+            hosted(hosts=(5, 5), on=(0, 0, 1)), rules.add_hosts, lambda x: groups(x, 0, 4) | options(x, 0, 0), True,
+            id="a host for each",
+        ),
+        pytest.param(
+            hosted(hosts=(5, 5), on=(0, 0, 1)), rules.add_hosts, lambda x: groups(x, 0, 1) | options(x, 0, 0), False,
+            id="both on one host",
+        ),
+        pytest.param(
+            hosted(hosts=(None, 5), on=(0, 0, 1)), rules.add_hosts, lambda x: groups(x, 0, 1) | options(x, 0, 0), True,
+            id="unknown host",
+        ),
         pytest.param(problem(), rules.add_area, lambda x: share(x, 0) | profiles(x, 0, 1), True, id="one and two on three"),
         pytest.param(problem(), rules.add_area, lambda x: share(x, 0) | profiles(x, 1, 1), False, id="two and two on three"),
     ],
