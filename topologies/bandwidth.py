@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from topologies.ways import Machine, Ways, ways
@@ -102,7 +102,9 @@ def ring(machine: Machine, gpus: Sequence[int]) -> Ring:
     known = _rings.setdefault(between, {})
     key = tuple(sorted(gpus))
     if key not in known:
-        known[key] = _best_ring(between, key)
+        found = _best_ring(between, key)
+        rate = between.rings.get(key)
+        known[key] = found if rate is None else replace(found, gb_per_s=rate, is_best=True)
     return known[key]
 
 
@@ -120,8 +122,14 @@ def blocks(machine: Machine, groups: Iterable[Sequence[int]]) -> Blocks:
     rings = [found for group in groups if len((found := ring(machine, group)).order) > 1]
     if len(rings) == 1:
         return Blocks(rings[0].gb_per_s, rings[0].nvlink)
-    slowest = ways(machine).slowest
+    between = ways(machine)
+    slowest = between.slowest
     is_nvlink = all(r.nvlink for r in rings)
+    if any(tuple(sorted(r.order)) in between.rings for r in rings):
+        # What others take of shared edges, they take of what was measured.
+        orders = [r.order for r in rings if r.at_once == 1]
+        shared = slowest(orders) / min((slowest([order]) for order in orders), default=math.inf) if orders else 1.0
+        return Blocks(min(r.gb_per_s for r in rings) * shared, is_nvlink)
     if len({g for r in rings for g in r.order}) < sum(len(r.order) for r in rings):
         return Blocks(slowest(r.order for r in rings), is_nvlink)
     alone = [r.gb_per_s for r in rings if r.at_once > 1]  # their links are of their GPUs only

@@ -62,6 +62,8 @@ class Card:
         Peak memory bandwidth, GB/s.
     dense_16bit_tflops
         Peak dense 16-bit rate, 10**12 FLOP/s.
+    best_matmul_tflops
+        The most that 16-bit matrix products were seen to reach, 10**12 FLOP/s; None where nobody published it.
     nvlink_gen, nvlink_links, nvlink_gb_per_s_per_link
         Generation, number of links and peak per link and direction; all 0 without NVLink.
     pcie_gen, pcie_lanes
@@ -94,6 +96,7 @@ class Card:
     p2p_over_pcie: bool
     source: str
     verified: bool
+    best_matmul_tflops: float | None = None
 
     @property
     def chip(self) -> str:
@@ -292,4 +295,5 @@ def _card(row: dict[str, Any]) -> Card:
         p2p_over_pcie=row["p2p_over_pcie"],
         source=row["source"],
         verified=row["total_mib_verified"],
+        best_matmul_tflops=row.get("best_matmul_tflops"),
     )

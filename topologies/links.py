@@ -74,6 +74,8 @@ class Link:
         Where the number comes from.
     derived
         True when it is a share of the peak instead of a measurement of this class.
+    is_staged
+        True when copies go through the memory of the host, for want of peer-to-peer.
     """
 
     kind: LinkKind
@@ -81,6 +83,7 @@ class Link:
     gb_per_s: float
     source: str
     derived: bool
+    is_staged: bool = False
 
     @property
     def code(self) -> str:
@@ -220,7 +223,8 @@ def _pcie(
     if not ends:
         origin += " (card unknown)"
     derived = row is None or not ends or lanes != 16
-    return Link(kind, 0, rate * lanes / 16, f"{remark}; {origin}" if remark else origin, derived)
+    source = f"{remark}; {origin}" if remark else origin
+    return Link(kind, 0, rate * lanes / 16, source, derived, is_staged=column == "staged")
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from topologies.errors import TopologyError
+from topologies.measurements import Measured
 from topologies.parts import Fabric, Host, Mig, Network, Nic, Pcie, Process
 
 Pair = tuple[int, int]
@@ -143,6 +144,8 @@ class Topology:
         What joins the hosts; None when no source tells.
     stated
         What only one format states, as it states it, under the names of the schema: shown and kept, never computed with.
+    measured
+        What `placement measure` found on it; None when nothing was measured.
     """
 
     gpus: tuple[Gpu, ...]
@@ -167,6 +170,7 @@ class Topology:
     p2p_kinds: Mapping[str, Mapping[Pair, str]] = field(default_factory=dict)
     formats: tuple[str, ...] = ()
     stated: Mapping[str, Any] = field(default_factory=dict)
+    measured: Measured | None = None
 
     def __post_init__(self) -> None:
         if not self.gpus:
@@ -190,6 +194,7 @@ class Topology:
             if nic not in self.nics:
                 raise TopologyError(f"there are details of the NIC {nic!r}, which no column declares")
         self._check_hosts()
+        self._check_measured()
         for index, nics in self.gpu_nic.items():
             if not 0 <= index < len(self.gpus):
                 raise TopologyError(
@@ -219,6 +224,15 @@ class Topology:
                         f"network: {domain.name!r} has the host {host!r}, of which no GPU is known (hosts here: "
                         f"{', '.join(str(name) for name in [*self.hosts][:8])}{' …' * (len(known) > 8)})"
                     )
+
+    def _check_measured(self) -> None:
+        if self.measured is None:
+            return
+        if (last := max(self.measured.indices(), default=0)) >= len(self.gpus):
+            raise TopologyError(f"measured: it names GPU {last}, which a machine of {len(self.gpus)} GPUs does not have")
+        for copy in self.measured.copies:
+            if self.gpus[copy.source].host != self.gpus[copy.target].host:
+                raise TopologyError(f"measured: a copy goes from GPU {copy.source} to GPU {copy.target}, which is on another host")
 
     @property
     def links_complete(self) -> bool:

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
@@ -51,13 +51,14 @@ class Ways:
     The graph as numbers: directed edges with capacities, and for every pair of GPUs its hop.
 
     *hops_of* has shape (GPUs, GPUs), row sends, None across hosts; *near* has, for each GPU, the others of
-    its host, fastest and closest first.
+    its host, fastest and closest first; *rings* are those of `topologies.wiring.Wiring`.
     """
 
     capacity: list[float]
     hops_of: list[list[Hop | None]]
     to_host: list[Hop]
     near: list[list[int]]
+    rings: Mapping[tuple[int, ...], float] = field(default_factory=dict)
 
     def hop(self, a: int, b: int) -> Hop:
         found = self.hops_of[a][b]
@@ -93,7 +94,12 @@ class Ways:
         pairs = [(self.to_host[a], self.to_host[b]), (self.hops_of[a][b], self.hops_of[b][a])]
         for c in set(others) - {a, b}:
             pairs += [(self.hops_of[a][c], self.hops_of[b][c]), (self.hops_of[c][a], self.hops_of[c][b])]
-        return all(self._view(one) == self._view(other) for one, other in pairs)
+        return all(self._view(one) == self._view(other) for one, other in pairs) and self._keep_rings(a, b)
+
+    def _keep_rings(self, a: int, b: int) -> bool:
+        """Whether the rings that are known stay the same when *a* and *b* are exchanged."""
+        swap = {a: b, b: a}
+        return all(self.rings.get(tuple(sorted(swap.get(g, g) for g in gpus))) == rate for gpus, rate in self.rings.items())
 
     def _view(self, hop: Hop | None) -> tuple[object, ...] | None:
         if hop is None:
@@ -109,14 +115,15 @@ def ways(machine: Machine) -> Ways:
     if isinstance(machine, Wiring):
         if machine not in _known:
             rates = {ends: edge.gb_per_s for ends, edge in machine.edges.items()}
-            _known[machine] = _compile(len(machine.cards), rates, machine.links, machine.above)
+            found = _compile(len(machine.cards), rates, machine.links, machine.above)
+            _known[machine] = dataclasses.replace(found, rings=machine.rings) if machine.rings else found
         return _known[machine]
     facts = machine.graph
     if "ways" not in facts:
         rates = {(a, b): data["gb_per_s"] for a, b, data in machine.edges(data=True)}
         facts["ways"] = _compile(len(facts["cards"]), rates, facts["links"], facts["above"])
-    found: Ways = facts["ways"]
-    return found
+    kept: Ways = facts["ways"]
+    return kept
 
 
 def _compile(

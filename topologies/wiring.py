@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from topologies.cards import Card, card_of
 from topologies.domains import PCIE_LEVELS, Device, Nest, nest, nic_device, stated_numa
 from topologies.links import DIRECT_KINDS, PCIE_KINDS, Link, LinkKind, link, nvlink, parse_code, pcie_port
+from topologies.measured import MEASURED, pair_rates, seen_on_edges
 from topologies.model import Pair, Topology
 from topologies.peer import blocked
 from topologies.uplinks import nic_port, uplink
@@ -78,6 +79,8 @@ class Wiring:
         Who is close to whom over PCIe.
     above
         What each part of the PCIe tree hangs from.
+    rings
+        Groups, ascending, whose ring is known to carry so many GB/s, whatever its links say: `topologies.bandwidth.ring` takes that.
     """
 
     topology: Topology
@@ -87,6 +90,7 @@ class Wiring:
     links: Mapping[Pair, Link]
     nest: Nest
     above: Mapping[Device, Device]
+    rings: Mapping[tuple[int, ...], float] = field(default_factory=dict)
 
 
 def wiring(topology: Topology) -> Wiring:
@@ -105,6 +109,7 @@ class _Builder:
             for (i, j), code in topology.links.items()
             if self._is_power9_link(i, j, code)
         }
+        self.measured: dict[Pair, float] = {}
         self.nodes: dict[Device, Node] = {}
         self.edges: dict[tuple[Device, Device], Edge] = {}
         # Looked up once for all GPUs: a cluster has thousands.
@@ -116,7 +121,13 @@ class _Builder:
     def build(self) -> Wiring:
         above = self._add_pcie_tree()
         links = self._pair_links()
+        self.measured = pair_rates(self.topology, links)
+        links |= {pair: replace(links[pair], gb_per_s=rate, source=MEASURED, derived=False) for pair, rate in self.measured.items()}
         self._add_nvlink({pair: found for pair, found in links.items() if found.kind in DIRECT_KINDS})
+        over_tree = {pair: rate for pair, rate in self.measured.items() if links[pair].kind not in DIRECT_KINDS}
+        for ends, rate in seen_on_edges(over_tree, above).items():
+            if self.edges[ends].gb_per_s < rate:
+                self.edges[ends] = replace(self.edges[ends], gb_per_s=rate, source=MEASURED)
         return Wiring(self.topology, self.cards, self.nodes, self.edges, links, self.nest, above)
 
     def _is_power9_link(self, i: int, j: int, code: str) -> bool:
@@ -267,7 +278,9 @@ class _Builder:
                 self.nodes[node] = Node(f"NVSwitch {node[1]}")
                 for g in part:
                     port = nvlink(widest[g], self.cards[g], self.cards[g])
-                    self._join(("gpu", g), node, port.gb_per_s, f"NV{port.nvlinks}", port.source)
+                    most = max((rate for pair, rate in self.measured.items() if g in pair and pair in links), default=0.0)
+                    rate, source = (most, MEASURED) if most > port.gb_per_s else (port.gb_per_s, port.source)
+                    self._join(("gpu", g), node, rate, f"NV{port.nvlinks}", source)
             else:
                 for (i, j), found in links.items():
                     if i in part:

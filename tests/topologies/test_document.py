@@ -20,6 +20,8 @@ from topologies.documents.document import SCHEMA, STATED, error_document, to_doc
 from topologies.documents.document_read import MOST_GPUS, from_document, from_text
 from topologies.errors import TopologyError
 from topologies.links import LinkKind, parse_code
+from topologies.measured import doubts as measured_doubts
+from topologies.measurements import AllReduce, AtSize, Copy, Device, Measured, OfGpu, Spread
 from topologies.model import Gpu, Topology
 from topologies.networks.doubts import doubts
 from topologies.networks.network import KINDS, MOST_GB_PER_S, MOST_RAILS
@@ -110,6 +112,25 @@ OF_NICS = st.dictionaries(st.integers(0, 1), parts(Nic), max_size=2)
 OF_HOSTS = st.dictionaries(st.sampled_from((None, "a", "b")), parts(Host), max_size=2)
 
 
+SPREADS = st.tuples(st.floats(1e-5, 1e6), st.floats(0, 1), st.integers(1, 99)).map(
+    lambda drawn: Spread(drawn[0], drawn[0] * (1 - drawn[1] / 2), drawn[0] * (1 + drawn[1]), drawn[2])
+)
+OF_SIZES = st.lists(st.builds(AtSize, st.sampled_from((1, 2**20, 2**29)), SPREADS), min_size=1, max_size=3, unique_by=lambda at: at.bytes)
+COPIES = st.dictionaries(st.sampled_from(((0, 1), (1, 0), (0, 2))), SPREADS, max_size=2)
+REDUCED = st.dictionaries(st.sampled_from(((0, 1), (0, 1, 2))), OF_SIZES, max_size=2)
+MEASURED = st.none() | st.builds(
+    lambda device, by, gpus, copies, rings: Measured(
+        device,
+        by,
+        tuple(OfGpu(g, *rates) for g, rates in gpus.items()),
+        tuple(Copy(*ends, found) for ends, found in copies.items()),
+        tuple(AllReduce(group, tuple(sorted(sizes, key=lambda at: at.bytes))) for group, sizes in rings.items()),
+    ),
+    st.sampled_from([*Device]), LISTS, st.dictionaries(st.integers(0, 2), st.tuples(st.none() | SPREADS, st.none() | SPREADS), max_size=2),
+    COPIES, REDUCED,
+)  # fmt: skip
+
+
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
     """Return topologies in which any fact is known or not."""
@@ -120,6 +141,12 @@ def topologies(draw: st.DrawFn) -> Topology:
 
     def pairs(found: dict[tuple[int, int], str]) -> dict[tuple[int, int], str]:
         return {pair: code for pair, code in found.items() if pair[1] < len(gpus)}
+
+    def of_machine(found: Measured | None) -> Measured | None:
+        """Return what is about GPUs that are there; nobody copies from one host to another."""
+        known = found and found.renumbered({gpu.index: gpu.index for gpu in gpus})
+        copies = [copy for copy in known.copies if gpus[copy.source].host == gpus[copy.target].host] if known else []
+        return known and dataclasses.replace(known, copies=tuple(copies))
 
     def of_nics(found: dict[int, Any]) -> dict[str, Any]:
         return {nic: found[k] for k, nic in enumerate(nics) if k in found}
@@ -147,15 +174,27 @@ def topologies(draw: st.DrawFn) -> Topology:
         host_facts={host: facts for host, facts in draw(OF_HOSTS).items() if host in hosts},
         network=draw(st.none() | networks(sorted(host for host in hosts if host is not None))),
         stated=draw(STATEMENTS),
+        measured=of_machine(draw(MEASURED)),
     )
 
 
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
+def test_a_block_may_lie_in_a_leaf_of_a_block():
+    """A host is in both blocks, of which one is around the other, though not next to it."""
+    domains = (
+        NetworkDomain("row", "block", ("a",), None, None), NetworkDomain("rack", "leaf", ("a",), "row", None),
+        NetworkDomain("half", "block", ("a",), "rack", None),
+    )  # fmt: skip
+    topology = Topology((Gpu(0, host="a"),), network=Network(None, None, domains))
+    assert from_document(to_document(topology)).network == topology.network
+
+
 @given(topologies())
 def test_what_is_written_reads_back_the_same(topology: Topology) -> None:
-    topology = topology.replace(warnings=(*topology.warnings, *doubts(topology)))  # as every reader does
+    further = (*doubts(topology), *measured_doubts(topology))
+    topology = topology.replace(warnings=(*topology.warnings, *further))  # as every reader does
     document = to_document(topology, islands=[(0,)])
     assert from_document(document) == topology
     assert read_text(json.dumps(document, indent=1)) == topology

@@ -19,6 +19,12 @@ FOLDER = Path(__file__).parent.parent / "data" / "sources"
 TEXTS = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".txt", ".csv", ".xml"})
 
 
+def printed_in(path: Path) -> str:
+    """Return the output in *path*; one that names no GPU stands below one that does."""
+    text = path.read_text()
+    return text if path.name != "ibstat.txt" else (FOLDER / "topo-m.txt").read_text() + "\n" + text
+
+
 def logged(key: str, end: str) -> Callable[[str], str]:
     """Return what writes each line as an object of JSON with other facts around it."""
     return lambda text: "".join(
@@ -70,7 +76,9 @@ FORMS: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.name)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_output_is_read_out_of_strings_as_it_was_printed(form: str, path: Path) -> None:
-    text = path.read_text()
+    text = printed_in(path)
+    if (form, path.name) == ("without quotes", "ibstat.txt"):
+        text = text.replace("'", "")  # its own quotes around names cannot be told from those of a string that lost its own
     printed, found = read_text(text), read_text(FORMS[form](text))
     assert found.replace(warnings=()) == printed.replace(warnings=())
     assert {warning for warning in found.warnings if warning not in (DECODED, UNQUOTED) and "prefix" not in warning} == {*printed.warnings}
@@ -121,7 +129,7 @@ def test_a_dash_between_numbers_is_a_minus(dash: str) -> None:
 @pytest.mark.parametrize("sign", "+-")
 @pytest.mark.parametrize("head", ["", "diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,9 @@\n"])
 def test_every_output_is_read_out_of_a_diff(head: str, sign: str, path: Path) -> None:
-    text = path.read_text()
+    text = printed_in(path)
     printed, found = read_text(text), read_text(head + "".join(sign + line for line in text.splitlines(keepends=True)))
     assert found.replace(warnings=()) == printed.replace(warnings=())
     assert {*found.warnings} == {*printed.warnings, f"the lines had a prefix, which was stripped: {sign!r}"}

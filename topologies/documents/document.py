@@ -91,6 +91,8 @@ def to_document(topology: Topology, *, islands: Sequence[Sequence[int]] | None =
     }
     if topology.network is not None:
         document["network"] = to_plain(topology.network)
+    if topology.measured is not None:
+        document["measured"] = to_plain(topology.measured)
     return (
         document
         | dict(topology.stated)

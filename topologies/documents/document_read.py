@@ -10,10 +10,11 @@ import re
 from collections import Counter
 from typing import Any
 
-from topologies import codes
+from topologies import codes, measured
 from topologies.documents.document import GPU_FIELDS, GPU_PARTS, SCHEMA, STATED
 from topologies.documents.document_values import MOST_GPUS, Values
 from topologies.errors import TopologyError
+from topologies.measurements import Measured
 from topologies.model import Gpu, Topology
 from topologies.networks.doubts import doubts
 from topologies.networks.network_read import from_section, placed
@@ -31,7 +32,7 @@ _FIELDS = STATED | frozenset(
         "schema", "status", "format", "warnings", "gpus", "gpu_count", "links", "links_complete", "nics", "gpu_nic", "islands",
         "rows_missing", "rows_partial_cells_seen", "conflict", "extra_column", "other_columns", "p2p", "p2p_kind", "columns",
         "p2p_kinds", "formats",
-        "error", "pcie_links", "nic_details", "hosts", "network",
+        "error", "pcie_links", "nic_details", "hosts", "network", "measured",
     }
 )  # fmt: skip
 
@@ -133,6 +134,7 @@ def _topology(document: object, name: str) -> Topology:
         network=None
         if root.get("network") is None
         else from_section(root["network"], list(dict.fromkeys(gpu.host for gpu in gpus))),
+        measured=None if root.get("measured") is None else from_plain(Measured, root["measured"], "measured"),
         stated={key: check_plain(root[key], key) for key in root if key in STATED},
     )
     if unknown := [*unknown, *reader.unknown]:
@@ -147,7 +149,7 @@ def _topology(document: object, name: str) -> Topology:
     further = [*unknown_codes(links, codes.is_known_link, warnings)]
     states = (state for of_kind in all_kinds(topology).values() for state in of_kind.values())
     further += unknown_codes(states, codes.is_peer_state, (*warnings, *further))
-    further += [warning for warning in doubts(topology) if warning not in warnings]
+    further += [warning for warning in (*doubts(topology), *measured.doubts(topology)) if warning not in warnings]
     if "links" not in root or topology.format == "yaml":
         further += _unstated_links(topology)
     return topology.replace(warnings=(*warnings, *further)) if further else topology

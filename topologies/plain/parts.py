@@ -100,7 +100,11 @@ def _part(kind: Any, value: object, path: str) -> Any:
         )
         if not optional and field.name not in entries:
             raise TopologyError(f"{path} has no {field.name}")
-    return kind(**{name: _read(hints[name], entry, f"{path}.{name}") for name, entry in entries.items()})
+    values = {name: _read(hints[name], entry, f"{path}.{name}") for name, entry in entries.items()}
+    try:
+        return kind(**values)
+    except TopologyError as error:
+        raise TopologyError(f"{path}: {error}") from None
 
 
 @functools.cache

@@ -29,6 +29,8 @@ MOST_DEPTH = 32
 _MOST_DIGITS = 40
 _WHOLE_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+(?:e[+-]?[0-9]{1,3})?")
+_UNQUOTED = re.compile(r"(?<![\"'\w.-])[A-Za-z][\w.-]{0,63}\[[0-9][0-9,-]{0,63}\](?![\"'\w])")
+_LONGEST_LINE = 4096
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
@@ -97,8 +99,16 @@ def _parse_yaml(text: str, name: str, lines: dict[int, int] | None) -> object:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0][:200]
         where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise _error(problem, where) from None
+        raise _error(problem + _brackets(text, mark), where) from None
     return builder.root
+
+
+def _brackets(text: str, mark: Any) -> str:
+    """Return a way on if the line at *mark* has a name with brackets, which YAML takes for the beginning of a list."""
+    # YAML counts more signs as line ends than this, so that its line can lie behind the last.
+    lines = text.split("\n", mark.line + 1)[mark.line : mark.line + 1] if mark else []
+    found = next((match for line in lines if (match := _UNQUOTED.search(line[:_LONGEST_LINE]))), None)
+    return f"; a name with brackets must stand in quotes: \"{found[0]}\"" if found else ""
 
 
 class _Builder:
