@@ -48,6 +48,7 @@ C = dataclasses.replace(
     mfu_flops_per_byte=100.0,
     attention_weight=1.0,
     own_bytes_per_s=1e30,
+    pageable_share=1.0,
     sync_tensor_us=0.0,
     memory_efficiency=0.8,
     hybrid_sync_overhead_us=200_000,
@@ -294,6 +295,29 @@ def test_offload_costs_copies(engine: Engine, offload: Offload, extra: float) ->
     stays = timing.update(role, MODEL, train_choice(), BATCH, group, C).seconds
     moves = timing.update(role, MODEL, train_choice(offload=offload), BATCH, group, C).seconds
     assert moves - stays == pytest.approx(extra)
+
+
+def test_what_waits_between_phases_lies_in_pageable_memory_and_what_is_streamed_does_not() -> None:
+    slower = dataclasses.replace(C, pageable_share=0.25)
+    for engine, offload, factor in ((FSDP, BETWEEN, 4), (MEGATRON, BETWEEN, 4), (FSDP, ALWAYS, 1)):
+        role, choice = actor(engine), train_choice(offload=offload)
+        stays = timing.forward(role, MODEL, train_choice(), BATCH, hardware(1), C).seconds
+        pinned, pageable = (timing.forward(role, MODEL, choice, BATCH, hardware(1), c).seconds - stays for c in (C, slower))
+        assert pageable == pytest.approx(factor * pinned)
+
+
+def test_an_update_waits_for_the_rank_with_the_most_tokens() -> None:
+    # 80 sequences in 2 updates on 4 ranks: 10 each, of 400 + 600 tokens, the longest 400 + 3000: k = 4. The fullest of 4 has
+    # 1 + 0.6 · √(4/6) · 1.0491 / √10 times the mean.
+    uneven = dataclasses.replace(BATCH, response_max_tokens=3000)
+    role, choice, group = actor(MEGATRON), train_choice(dp=4), hardware(4)
+    even, waits = (timing.update(role, MODEL, choice, batch, group, FREE).seconds for batch in (BATCH, uneven))
+    state = timing.update(role, MODEL, choice, dataclasses.replace(BATCH, prompts=8), group, FREE).seconds * 10 / 9 - even / 9
+    factor = 1 + 0.6 * (4 / 6) ** 0.5 * 1.0491 / 10**0.5
+    assert waits - state == pytest.approx((even - state) * factor, rel=1e-4)
+    # The sequences of one update are shared by their length.
+    one, whole = (dataclasses.replace(batch, minibatches=1) for batch in (BATCH, uneven))
+    assert timing.update(role, MODEL, choice, one, group, FREE) == timing.update(role, MODEL, choice, whole, group, FREE)
 
 
 def test_a_slow_host_binds_what_is_streamed() -> None:
