@@ -1,0 +1,234 @@
+"""
+`placement explain`: what a plan rests on, and what fills its GPUs.
+
+When to modify: another question is answered, or an answer is put into better words.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from placement import checking
+from placement._version import __version__
+from placement.cli import held, kinds
+from placement.cli.table import counted, new_table, percent, rendered
+from placement.errors import InputError
+from placement.explaining.quantities import Quantity
+from placement.explaining.sensitivity import Change, Sensitivity, Turn, sensitivity
+from placement.instance import Instance
+from placement.memory_table import Moment, memory_table
+from placement.output import json_text, write_stdout
+from placement.planner import SolverName, load_solver
+from placement.plans import Plan
+from placement.prices import seconds
+from placement.replay import replay
+from placement.workload import Schedule
+from solvers.result import Options
+
+SCHEMA = "placement/explanation/v1"
+MAX_BYTES = 1 << 22
+"""No map is larger: nothing bigger is read into memory."""
+
+
+def run(source: str, *, moved_percent: float, time_limit_s: float, as_json: bool) -> int:
+    """Explain the map *source* and return the exit code."""
+    plan, instance = kinds.reading("device-map", source, lambda: _right(*replay(_text(source), name=_name(source))))
+    options = Options(time_limit_s=time_limit_s)
+    rests = sensitivity(plan, instance, load_solver(SolverName.CPSAT), options, moved=moved_percent / 100)
+    moments = memory_table(plan, instance)
+    if as_json:
+        write_stdout(json_text(document(plan, moments, rests, moved_percent=moved_percent, band_percent=instance.within_percent)))
+    else:
+        text = page(plan, moments, rests, moved_percent=moved_percent, band_percent=instance.within_percent)
+        write_stdout(rendered(*text, stream=sys.stdout))
+    return 0
+
+
+# ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _name(source: str) -> str:
+    return "<stdin>" if source == "-" else source
+
+
+def _text(source: str) -> str:
+    try:
+        if source == "-":
+            if sys.stdin is None:
+                raise InputError("standard input is closed, so - cannot be read")
+            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(source).expanduser().open("rb") as file:
+                raw = file.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise InputError(f"larger than {MAX_BYTES >> 20} MiB: this is no device map", where=_name(source))
+        return raw.decode("utf-8-sig")
+    except (FileNotFoundError, RuntimeError):  # RuntimeError: the home of nobody
+        raise InputError(f"there is no file {source!r}: `placement plan -o FILE` writes a device map") from None
+    except UnicodeDecodeError:
+        raise InputError("this is no text (UTF-8): a device map is a YAML file", where=_name(source)) from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        words = error.strerror if isinstance(error, OSError) else None
+        raise InputError(f"cannot read the map: {words or error}", where=_name(source)) from None
+
+
+def _right(plan: Plan, instance: Instance) -> tuple[Plan, Instance]:
+    """Return what was read if the plan is right for its question: nothing can be explained of figures that do not hold."""
+    wrong = checking.problems(plan, instance)
+    if wrong:
+        written = plan.inputs.get("version")
+        old = "" if written == __version__ else f" (it was written by version {written}, this is {__version__})"
+        more = f", and {counted(len(wrong) - 1, 'more problem')}" if len(wrong) > 1 else ""
+        raise InputError(
+            f"the map is not right for the question that it records{old}: {wrong[0]}{more}; write it anew with `placement plan -o FILE`"
+        )
+    return plan, instance
+
+
+# ── for people ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def page(
+    plan: Plan, moments: Sequence[Moment], rests: Sensitivity, *, moved_percent: float, band_percent: float
+) -> Iterator[RenderableType]:
+    """Yield what the command prints; *moments* are those of `placement.memory_table.memory_table`."""
+    yield Text(plan.verdict, style="bold")
+    yield _stages(plan)
+    if Schedule(plan.estimate.schedule).overlaps_generation:
+        yield Text(f"stages overlap (schedule {plan.estimate.schedule}): their shares can add up to more than the step")
+    yield from held.memory(plan, moments)
+    if rests.why_not:
+        yield Text(f"what the choice rests on was not looked at: {rests.why_not}", style="bold")
+        return
+    inside = [turn for turn in rests.turns if turn.is_inside(band_percent / 100)]
+    outside = [turn for turn in rests.turns if turn not in inside]
+    yield Text(_headline(rests, moved_percent, holds=not outside), style="bold")
+    yield from map(_indented, map(sentence, outside))
+    if inside:
+        yield Text(f"it turns inside the band of {band_percent:g} %, where either plan will do, when", style="bold")
+        yield from map(_indented, map(sentence, inside))
+    if rests.ties:
+        yield Text(f"a tie: another plan, no faster, when one of these moves: {_names(rests.ties)}")
+    yield Text(
+        f"{len(rests.holding)} numbers move the figures alone, on {len(rests.idle)} nothing here depends (--json names them)"
+    )
+    if rests.not_looked_at:
+        yield Text(f"not looked at for want of time (--time-limit): {_names(rests.not_looked_at)}")
+
+
+def _headline(rests: Sensitivity, moved_percent: float, *, holds: bool) -> str:
+    looked, missed = _looked_at(rests), len(rests.not_looked_at)
+    each = f"by ±{moved_percent:g} %, each alone"
+    if not missed:
+        return f"the choice holds {'whatever moves' if holds else 'unless'} ({counted(looked, 'number')} moved {each})"
+    late = f"{missed} {'was' if missed == 1 else 'were'} not, for want of time"
+    if not looked:
+        return "whether the choice holds is not known: no number was looked at, for want of time"
+    if holds:
+        return f"the choice holds for the {counted(looked, 'number')} that {'was' if looked == 1 else 'were'} looked at ({each}); {late}"
+    return f"the choice holds unless ({counted(looked, 'number')} moved {each}; {late})"
+
+
+def _indented(line: str) -> RenderableType:
+    return Padding(Text(line), (0, 0, 0, 2))
+
+
+def _stages(plan: Plan) -> Table:
+    """Return what bounds every stage, and its share of the step; lanes that run side by side can add up to more than all of it."""
+    table = new_table(
+        ("stage", "left"), ("time", "right"), ("of the step", "right"), ("bound by", "left"), ("because of", "left"), prose=["because of"]
+    )
+    for stage in plan.estimate.stages:
+        share = percent(stage.us / plan.estimate.step_us) if plan.estimate.step_us else "–"
+        table.add_row(stage.name, seconds(stage.us), share, stage.bound_by, stage.because)
+    return table
+
+
+def _looked_at(rests: Sensitivity) -> int:
+    turned = [turn.quantity for turn in rests.turns]
+    return len({quantity.name for quantity in (*turned, *rests.ties, *rests.holding, *rests.idle)})
+
+
+def sentence(turn: Turn) -> str:
+    """Say when the choice turns, what comes then, and what staying would cost."""
+    q, turned = turn.quantity, turn.turned
+    side = "below" if turn.is_below else "above"
+    when = f"{q.name} is {side} {q.at(turn.holds_at)} ({q.at(1)} now); at {q.at(turned.factor)}"
+    if not turned.becomes:
+        return f"{when} there is no plan"
+    at_end = "" if turn.at_end.factor == turned.factor else f", {_loss(turn.at_end)} at {q.at(turn.at_end.factor)}"
+    return f"{when} {'; '.join(turned.becomes)}. To stay costs {_loss(turned)} there{at_end}"
+
+
+def _loss(change: Change) -> str:
+    if change.regret is None:
+        return "more memory than there is"
+    step = f"{100 * max(change.regret, 0.0):.1f} % of the step"
+    if change.is_worse and change.first_term is not None:
+        return f"the objective ({change.first_term[0]} in place of {change.first_term[1]}) and {step}"
+    return step
+
+
+def _names(listed: tuple[Quantity, ...]) -> str:
+    return ", ".join(quantity.name for quantity in listed)
+
+
+# ── for machines ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def document(
+    plan: Plan, moments: Sequence[Moment], rests: Sensitivity, *, moved_percent: float, band_percent: float
+) -> dict[str, Any]:
+    """Return the same as one JSON document."""
+    return {
+        "schema": SCHEMA,
+        "verdict": plan.verdict,
+        "step_us": plan.estimate.step_us,
+        "stages": [
+            {"name": s.name, "us": s.us, "bound_by": s.bound_by, "because": s.because} for s in plan.estimate.stages
+        ],
+        "memory": held.document(moments),
+        "sensitivity": {
+            "moved_percent": moved_percent,
+            "band_percent": band_percent,
+            "turns": [{**_turn_document(turn), "inside_band": turn.is_inside(band_percent / 100)} for turn in rests.turns],
+            "ties": [q.name for q in rests.ties],
+            "holding": [q.name for q in rests.holding],
+            "idle": [q.name for q in rests.idle],
+            "not_looked_at": [q.name for q in rests.not_looked_at],
+            "why_not": rests.why_not or None,
+        },
+    }
+
+
+def _turn_document(turn: Turn) -> dict[str, Any]:
+    q = turn.quantity
+    return {
+        "quantity": q.name,
+        "constant": q.is_constant,
+        "unit": q.unit or None,
+        "now": list(dict.fromkeys(q.values)),
+        "side": "below" if turn.is_below else "above",
+        "holds_at": round(turn.holds_at, 6),
+        "turned": _change_document(turn.turned),
+        "at_end": _change_document(turn.at_end),
+    }
+
+
+def _change_document(change: Change) -> dict[str, Any]:
+    return {
+        "factor": round(change.factor, 6),
+        "becomes": list(change.becomes),
+        "regret_percent": None if change.regret is None else round(100 * change.regret, 3),
+        **({} if change.first_term is None else {"objective": {"stays": change.first_term[0], "goes": change.first_term[1]}}),
+    }

@@ -1,0 +1,7 @@
+"""
+Why a plan is as it is: one question, one module.
+
+`taken` says what was chosen and how two choices differ, `quantities` what the choice may rest on, `sensitivity` which of those turn it.
+
+When to modify: another question is asked about a plan; it gets a module of its own.
+"""

@@ -1,0 +1,164 @@
+"""
+What the choice of a plan may rest on: every constant of the cost model, and every fact of the machine that the model counts with.
+
+Facts are classes: all links of one kind move together, as one measurement or one data sheet would move them. What a card can hold is
+not among them: it is counted by the driver, not estimated. No plan of one host crosses a network, so that uplinks of nodes are not
+there either.
+
+When to modify: the machine gets another fact that the cost model counts with. Constants come by themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from placement.constants import Constants, sources
+from placement.instance import Instance
+from placement.machine import Machine
+from topologies.links import Link, LinkKind
+from topologies.wiring import Edge
+
+PCIE = "PCIe"
+SOCKETS = "links between CPU sockets"
+STAGED = "copies staged through the host"
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantity:
+    """
+    Something that can be moved.
+
+    Parameters
+    ----------
+    name
+        What it is called: the name of a constant, or of a fact in words.
+    is_constant
+        Whether it is a constant of the cost model; then it changes no group of GPUs.
+    values
+        Its value now; least and most where a class of the machine has several.
+    unit
+        Of the values, as people read it; empty where the name says it, as those of constants do.
+    most
+        Factor at which it reaches what it cannot exceed (a share its peak); None for no such thing.
+    move
+        Returns a question with the quantity times a factor.
+    """
+
+    name: str
+    is_constant: bool
+    values: tuple[float, ...]
+    unit: str
+    most: float | None
+    move: Callable[[Instance, float], Instance]
+
+    def at(self, factor: float) -> str:
+        """Return the value times *factor* for people: three digits, and the unit."""
+        low, high = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in (self.values[0] * factor, self.values[-1] * factor))
+        amount = low if low == high else f"{low}–{high}"
+        return f"{amount} {self.unit}".rstrip()
+
+
+def quantities(instance: Instance) -> tuple[Quantity, ...]:
+    """Return what can be moved in *instance*: facts of its machine first, then the constants in the order of their file."""
+    return (*_facts(instance.machine), *_constants(instance.constants))
+
+
+# ── constants ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _constants(constants: Constants) -> Iterator[Quantity]:
+    kinds = {field.name: field.type for field in dataclasses.fields(Constants)}
+    for name, source in sources().items():
+        value = getattr(constants, name)
+        is_rate = source.unit == "B/s"
+        most = 1 / value if source.unit.startswith("share") else None
+        shown, unit = (value / 1e9, "GB/s") if is_rate else (float(value), "")
+        yield Quantity(name, True, (shown,), unit, most, _with_constant(name, is_whole=kinds[name] == "int"))
+
+
+def _with_constant(name: str, *, is_whole: bool) -> Callable[[Instance, float], Instance]:
+    def move(instance: Instance, factor: float) -> Instance:
+        moved = getattr(instance.constants, name) * factor
+        value = round(moved) if is_whole else moved
+        return instance.replace(constants=dataclasses.replace(instance.constants, **{name: value}))
+
+    return move
+
+
+# ── facts of the machine ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _facts(machine: Machine) -> Iterator[Quantity]:
+    for family, rates in sorted(_families(machine).items()):
+        yield Quantity(family, False, (rates[0], rates[-1]), "GB/s", None, _with_links(family))
+    used = {machine.cards[g].slug: machine.cards[g] for g in machine.usable}
+    for slug, card in sorted(used.items()):
+        rate, memory = card.dense_16bit_tflops, card.memory_gb_per_s
+        yield Quantity(f"FLOP/s of {slug}", False, (rate,), "TFLOP/s", None, _with_card(slug, "dense_16bit_tflops"))
+        yield Quantity(f"memory bandwidth of {slug}", False, (memory,), "GB/s", None, _with_card(slug, "memory_gb_per_s"))
+
+
+def _families(machine: Machine) -> Mapping[str, list[float]]:
+    """Return the rates of every class of links, ascending: those that GPUs, which a plan may use, have of their own."""
+    found: dict[str, set[float]] = {}
+    usable, wiring = set(machine.usable), machine.wiring
+    for (a, b), link in wiring.links.items():
+        if {a, b} <= usable:
+            found.setdefault(_family_of_link(link), set()).add(link.gb_per_s)
+    for (end, _), edge in wiring.edges.items():
+        if end[0] == "gpu" and end[1] in usable and edge.kind == "pcie":
+            found.setdefault(PCIE, set()).add(edge.gb_per_s)
+    return {family: sorted(rates) for family, rates in found.items()}
+
+
+def _family_of_link(link: Link) -> str:
+    if link.is_staged:
+        return STAGED
+    match link.kind:
+        case LinkKind.NVLINK:
+            return f"NVLink {link.code}"
+        case LinkKind.XGMI:
+            return "XGMI"
+        case LinkKind.SYS | LinkKind.PCIE:
+            return SOCKETS
+    return PCIE
+
+
+def _family_of_edge(edge: Edge) -> str:
+    match edge.kind:
+        case "pcie" | "host bridge":
+            return PCIE
+        case "sockets":
+            return SOCKETS
+        case "XGMI":
+            return "XGMI"
+    return f"NVLink {edge.kind}"
+
+
+def _with_links(family: str) -> Callable[[Instance, float], Instance]:
+    def move(instance: Instance, factor: float) -> Instance:
+        wiring = instance.machine.wiring
+        edges = {
+            ends: dataclasses.replace(edge, gb_per_s=edge.gb_per_s * factor) if _family_of_edge(edge) == family else edge
+            for ends, edge in wiring.edges.items()
+        }
+        links = {
+            pair: dataclasses.replace(link, gb_per_s=link.gb_per_s * factor) if _family_of_link(link) == family else link
+            for pair, link in wiring.links.items()
+        }
+        return instance.replace(machine=instance.machine.wired(dataclasses.replace(wiring, edges=edges, links=links)))
+
+    return move
+
+
+def _with_card(slug: str, field: str) -> Callable[[Instance, float], Instance]:
+    def move(instance: Instance, factor: float) -> Instance:
+        machine = instance.machine
+        cards = tuple(
+            dataclasses.replace(card, **{field: getattr(card, field) * factor}) if card.slug == slug else card for card in machine.cards
+        )
+        # What a card's links carry is moved by itself.
+        return instance.replace(machine=dataclasses.replace(machine, cards=cards).wired(machine.wiring))
+
+    return move

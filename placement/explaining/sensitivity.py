@@ -1,0 +1,278 @@
+"""
+Which numbers turn the choice when they move, and where it turns: judged by what staying would cost.
+
+Every quantity is moved alone, by ±`MOVED`, and the question is solved anew, to the same proof. Where the plan is another one then, the
+place where it turns is found by bisection to `CLOSE`. What counts is the *regret*: how much longer the old choice's step is than the
+new one's, both under the moved number. Another plan that is no shorter is a tie that the terms of the band break: it is named, but
+nobody need worry about it. A choice may turn, turn back and turn again: an interval is what was found, no proof that nothing happens
+inside.
+
+When to modify: what counts as turning, or how far numbers are moved.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from placement.explaining.quantities import Quantity, quantities
+from placement.explaining.taken import Taken, difference, taken, terms
+from placement.instance import Instance
+from placement.lift import lift
+from placement.lower import Lowered, lower
+from placement.menu import menu, priced_menu
+from placement.plans import Plan
+from placement.prices import not_compared
+from placement.proving import verified
+from solvers import check
+from solvers.problem import Term
+from solvers.result import Options, Result, Solve, Status
+
+MOVED = 0.2
+"""How far numbers are moved, as a share: what published constants of one kind differ by."""
+
+CLOSE = 0.02
+"""How closely the place where the choice turns is found, as a share of the number: the model is not good to 2 % either."""
+
+LEAST_REGRET = 0.0005
+"""Regret that counts: below it people read 0.0 %."""
+
+
+class Same(Enum):
+    """What stays as it is when a quantity is moved."""
+
+    COSTS = "no choice costs anything else"
+    CHOICE = "the figures move, the choice does not"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """
+    What happens at one value.
+
+    Parameters
+    ----------
+    factor
+        The value over the one now.
+    becomes
+        What the new plan does otherwise, clause by clause; empty when there is none.
+    regret
+        How much longer the step of the old choice is than the new one's, as a share; None when the old one does not fit any more.
+    first_term
+        Of another objective than the step: its value with the old choice and with the new one.
+    """
+
+    factor: float
+    becomes: tuple[str, ...]
+    regret: float | None
+    first_term: tuple[int, int] | None = None
+
+    @property
+    def matters(self) -> bool:
+        """Whether who stays loses something."""
+        return self.is_worse or self.regret is None or self.regret >= LEAST_REGRET
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether who stays loses in the objective that was put before the step."""
+        return self.first_term is not None and self.first_term[0] > self.first_term[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """
+    A quantity that turns the choice.
+
+    Parameters
+    ----------
+    holds_at
+        The factor next to the turn at which the choice still held.
+    turned
+        What happens at the factor where it was first found turned.
+    at_end
+        What happens when the quantity is moved all the way.
+    """
+
+    quantity: Quantity
+    holds_at: float
+    turned: Change
+    at_end: Change
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the choice turns below a value, not above one."""
+        return self.turned.factor < self.holds_at
+
+    def is_inside(self, band: float) -> bool:
+        """Whether who stays loses no more than *band*, a share of the step, however far the quantity was moved."""
+        return not any(change.is_worse or change.regret is None or change.regret > band for change in (self.turned, self.at_end))
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """
+    What the choice rests on.
+
+    Parameters
+    ----------
+    turns
+        Where staying would cost something; the closest first.
+    ties
+        Quantities of which some value leads to another plan that is no shorter.
+    holding
+        Quantities that move the figures alone.
+    idle
+        Quantities on which nothing in the tables depends.
+    not_looked_at
+        Quantities for which there was no time.
+    why_not
+        Why nothing was looked at; empty otherwise.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    ties: tuple[Quantity, ...] = ()
+    holding: tuple[Quantity, ...] = ()
+    idle: tuple[Quantity, ...] = ()
+    not_looked_at: tuple[Quantity, ...] = ()
+    why_not: str = ""
+
+
+def sensitivity(plan: Plan, instance: Instance, solve: Solve, options: Options, *, moved: float = MOVED) -> Sensitivity:
+    """
+    Return which quantities turn the choice of *plan*, the answer to *instance*.
+
+    Parameters
+    ----------
+    options
+        The time limit is for all of it.
+    moved
+        How far numbers are moved, as a share, below 1.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the user stops it.
+    SolverBug
+        If an answer breaks a rule or costs something else than its solver says.
+    """
+    search = _Search(instance, solve, options)
+    everything = quantities(instance)
+    if why := search.why_not(plan):
+        return Sensitivity(not_looked_at=everything, why_not=why)
+    turns: list[Turn] = []
+    others: dict[str, list[Quantity]] = {"ties": [], "holding": [], "idle": [], "not_looked_at": []}
+    for quantity in everything:
+        try:
+            found = search.turns(quantity, moved)
+        except _NoTime:
+            others["not_looked_at"].append(quantity)
+            continue
+        if isinstance(found, str):
+            others[found].append(quantity)
+        else:
+            turns += found
+    turns.sort(key=lambda turn: (abs(turn.turned.factor - 1), not turn.is_below))
+    ties, holding, idle, not_looked_at = map(tuple, others.values())
+    return Sensitivity(tuple(turns), ties, holding, idle, not_looked_at)
+
+
+class _NoTime(Exception):
+    """The time is over before a question was answered."""
+
+
+class _Search:
+    """A question, its tables and its answer, beside which questions with a number moved are put."""
+
+    def __init__(self, instance: Instance, solve: Solve, options: Options) -> None:
+        self.instance = instance
+        self.solve = solve
+        self.options = options
+        self.deadline = time.monotonic() + options.time_limit_s
+        self.tables = menu(instance)
+        self.lowered = lower(instance, self.tables)
+        self.known: Taken | None = None
+
+    def why_not(self, plan: Plan) -> str:
+        """Return why there is no choice of which it could be said when it turns; nothing if there is one."""
+        if not self.tables.is_complete:
+            return "the machine has too many groups of GPUs to prove a plan, so that another one could come of chance"
+        try:
+            result = self._solved(self.lowered)
+        except _NoTime:
+            return "the time was over before the plan was proven once more; try --time-limit"
+        if result.answer is None:
+            return "there is no plan for this question"
+        again = lift(
+            self.instance, self.tables, self.lowered, result, not_compared(""), verdict="", assumptions=(), inputs={}
+        )
+        if (again.device_map, again.roles) != (dict(plan.device_map), dict(plan.roles)):
+            return "planning anew takes another choice, so that nothing is known to hold this one; write the map anew with `placement plan`"
+        self.known = taken(self.lowered, self.tables, result.answer)
+        return ""
+
+    def turns(self, quantity: Quantity, moved: float) -> list[Turn] | str:
+        """Return where *quantity* turns the choice; where it does not, in which list of `Sensitivity` it belongs."""
+        ends = [self.change(quantity, end) for end in _ends(quantity, moved)]
+        found = [self._bisected(quantity, end) for end in ends if isinstance(end, Change) and end.matters]
+        if found:
+            return found
+        if any(isinstance(end, Change) for end in ends):
+            return "ties"
+        return "idle" if all(end is Same.COSTS for end in ends) else "holding"
+
+    def _bisected(self, quantity: Quantity, end: Change) -> Turn:
+        holds_at, turned = 1.0, end
+        while abs(turned.factor - holds_at) > CLOSE:
+            middle = (holds_at + turned.factor) / 2
+            try:
+                change = self.change(quantity, middle)
+            except _NoTime:
+                break       # the turn is known, if not closely
+            if isinstance(change, Change) and change.matters:
+                turned = change
+            else:
+                holds_at = middle
+        return Turn(quantity, holds_at, turned, end)
+
+    def change(self, quantity: Quantity, factor: float) -> Change | Same:
+        """Return what happens when *quantity* is moved by *factor*."""
+        if time.monotonic() >= self.deadline:
+            raise _NoTime
+        assert self.known is not None
+        moved = quantity.move(self.instance, factor)
+        # A constant changes what groups cost, not which groups there are.
+        tables = priced_menu(moved, self.tables.groups) if quantity.is_constant else menu(moved)
+        lowered = lower(moved, tables)
+        if lowered.problem == self.lowered.problem:
+            return Same.COSTS
+        result = self._solved(lowered)
+        stays = terms(self.known, moved)
+        if result.answer is None:
+            return Change(factor, (), None)
+        new = taken(lowered, tables, result.answer)
+        if new == self.known:
+            return Same.CHOICE
+        goes = check.terms(lowered.problem, result.answer)
+        regret, first = None, None
+        if stays is not None:
+            regret = stays[Term.STEP] / goes[Term.STEP] - 1
+            if (primary := lowered.problem.primary) is not Term.STEP:
+                first = stays[primary], goes[primary]
+        return Change(factor, difference(self.known, new), regret, first)
+
+    def _solved(self, lowered: Lowered) -> Result:
+        """Return the proven answer, or that there is none."""
+        left = max(self.deadline - time.monotonic(), 0.0)
+        result = verified(lowered, self.solve(lowered.problem, replace(self.options, time_limit_s=left)))
+        if result.interrupted:
+            raise KeyboardInterrupt
+        if result.status not in (Status.OPTIMAL, Status.INFEASIBLE):
+            raise _NoTime
+        return result
+
+
+def _ends(quantity: Quantity, moved: float) -> tuple[float, ...]:
+    """Return how far *quantity* is moved, down and up; a share of a peak ends at the peak."""
+    up = min(1 + moved, quantity.most or 1 + moved)
+    return (1 - moved, up) if up > 1 else (1 - moved,)

@@ -1,0 +1,115 @@
+"""
+On how few of the usable GPUs does the job fit?
+
+When to modify: other sets of GPUs are tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from placement.instance import Instance, Objective
+from placement.lower import lower
+from placement.machine import id_ranges, resolve
+from placement.menu import menu
+from placement.needs import gpus
+from placement.sets import twin_classes
+from placement.smallest.trial import UNKNOWN, Smallest, Trial, Tried, reason
+from solvers.result import Options, Solve, Status
+
+MOST_SETS = 300
+"""Sets of GPUs that are tried at the most, those that equal GPUs make equal taken once."""
+
+MOST_LISTED = 100
+"""The same where sizes above the smallest are looked at, too: a table for people."""
+
+NOT_NEEDED = "not needed (--smallest gpus)"
+"""Why a GPU that the user did not hide is none of those of a smaller set."""
+
+
+def fewest_gpus(instance: Instance, solve: Solve, options: Options) -> Smallest:
+    """
+    Return on how few of the usable GPUs the job fits: as if the machine had no others.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If the user stops it.
+    SolverBug
+        If a solver's answer breaks a rule.
+    """
+    trial = Trial(solve, options)
+    sets = _sets(instance)
+    if sets is None:
+        return _by_objective(instance, trial)
+    tried: list[Tried] = []
+    notes: list[str] = []
+    for size in range(1, len(instance.machine.usable) + 1):
+        rows = [trial.run(_only(instance, on), on) for on in sets if len(on) == size]
+        tried.append(replace(_best(rows), sets=len(rows)))
+        if tried[-1].fits and len(sets) > MOST_LISTED:
+            if size < len(instance.machine.usable):
+                notes.append(f"more than {gpus(size)} were not looked at: there are {len(sets)} sets of GPUs that differ")
+            break
+    answer = next((k for k, row in enumerate(tried) if row.fits), None)
+    if answer is not None and (gaps := [row.gpus for row in tried[answer:] if row.fits is False]):
+        notes.append(f"more GPUs are not always enough: {id_ranges(gaps)} do not do, although {tried[answer].gpus} do")
+    return trial.explained(tried, answer, notes)
+
+
+def _sets(instance: Instance) -> list[tuple[int, ...]] | None:
+    """
+    Return the sets of usable GPUs that differ, by size, the roomiest first; None when there are too many.
+
+    GPUs that can be exchanged are taken in ascending order: which of them are left out makes no difference.
+    """
+    classes = twin_classes(instance.machine)
+    if math.prod(1 + len(twins) for twins in classes) - 1 > MOST_SETS:
+        return None
+    room = dict(zip(instance.machine.usable, instance.machine.room_mib, strict=True))
+    taken = itertools.product(*([twins[:n] for n in range(len(twins) + 1)] for twins in classes))
+    found = [tuple(sorted(itertools.chain.from_iterable(some))) for some in taken]
+    return sorted(filter(None, found), key=lambda on: (len(on), -sum(room[g] for g in on), on))
+
+
+def _only(instance: Instance, on: tuple[int, ...]) -> Instance:
+    """Return the question for a machine of which the job sees *on* alone."""
+    if on == instance.machine.usable:
+        return instance
+    machine = resolve(instance.machine.topology, instance.rules, visible=on)
+    # Whoever hid a GPU is told so; the others nobody hid.
+    why = {gpu: instance.machine.unusable.get(gpu, NOT_NEEDED) for gpu in machine.unusable}
+    return instance.replace(machine=replace(machine, unusable=why), visible=on)
+
+
+def _best(rows: Sequence[Tried]) -> Tried:
+    """Return what stands for a size: the set with the shortest step; else one of which nothing is known; else the roomiest."""
+    fitting = [row for row in rows if row.fits]
+    if fitting:
+        return min(fitting, key=lambda row: (row.step_us or 0, row.on))
+    return next((row for row in rows if row.fits is None), rows[0])
+
+
+def _by_objective(instance: Instance, trial: Trial) -> Smallest:
+    """Answer with the proof of objective ``gpus``, where there are too many sets to try each; the rules are those of all GPUs together."""
+    question = instance.replace(objective=Objective.GPUS)
+    usable = instance.machine.usable
+    tables = menu(question)
+    left = max(trial.deadline - time.monotonic(), 0.0)
+    result = trial.solved(question, tables, lowered := lower(question, tables), left)
+    if result.answer is None:
+        is_known = result.status is Status.INFEASIBLE
+        why = reason(question, tables, lowered.problem) if is_known else UNKNOWN
+        return trial.explained([Tried(len(usable), usable, None, None, False if is_known else None, None, (why,), question)], None, ())
+    fewest, star = result.proofs[0], result.step_star
+    rows = [Tried(fewest.value, (), None, None, True, star.value if star else None, (), question)]
+    if fewest.value > 1:
+        proof = f"no plan of this machine uses fewer than {gpus(fewest.value)} (objective gpus, proven)"
+        why, fits = (proof, False) if fewest.proven else (UNKNOWN, None)
+        rows.insert(0, Tried(fewest.value - 1, (), None, None, fits, None, (why,), None))
+    notes = (f"too many sets of GPUs to try each: the rules are those of all {len(usable)} together",)
+    return Smallest(tuple(rows), len(rows) - 1, None, notes)

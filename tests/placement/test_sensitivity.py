@@ -1,0 +1,230 @@
+"""Which numbers turn a choice, where, and what staying costs: by hand, and against planning anew."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from conftest_placement import actor, ask, bridged_pairs, critic, job, machine, questions, ref, rollout, train
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from placement.checking import problems
+from placement.constants import sources
+from placement.explaining import sensitivity as module
+from placement.explaining.quantities import PCIE, SOCKETS, STAGED, quantities
+from placement.explaining.sensitivity import CLOSE, LEAST_REGRET, MOVED, Change, sensitivity
+from placement.explaining.taken import difference, taken, terms
+from placement.lower import lower
+from placement.menu import menu
+from placement.planner import plan
+from placement.workload import LayoutMenu, Master, Offload
+from solvers import cpsat, exhaustive
+from solvers.problem import Term
+from solvers.result import Options
+
+OPTIONS = Options()
+
+
+def rests_on(question, solve=cpsat.solve, **options):
+    found = plan(question).plan
+    assert found is not None
+    return sensitivity(found, question, solve, options.pop("options", OPTIONS), **options)
+
+
+def quantity(question, name):
+    return next(q for q in quantities(question) if q.name == name)
+
+
+def tight(free_mib, *offload):
+    """Return an actor and its engine on one A100, of which *free_mib* are left; to stay on the GPU takes no copies, and is faster."""
+    work = job(actor(train=train(offload=offload or (Offload.NONE, Offload.BETWEEN))))
+    alone = plan(ask(machine("NV12", 1), work, "guide,reserve=0MiB", within_percent=0.0)).plan
+    assert alone.roles["actor"].train.offload == "none"
+    gpu = alone.memory_mib[0]
+    return ask(machine("NV12", 1), work, f"guide,reserve={gpu.capacity - gpu.planned - free_mib}MiB", within_percent=0.0)
+
+
+# ── by hand ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_choice_turns_where_its_memory_ends():
+    """
+    The GPU holds ``overhead + …`` at every moment, and 100 MiB are free: an overhead of 1536 MiB may grow by 100, that is to 1.065 times
+    what it is. From there on the state of training has no room beside the engine.
+    """
+    question = tight(100)
+    assert plan(question).plan.memory_mib[0].free == 100
+    overhead = question.constants.train_overhead_mib
+    turn = next(t for t in rests_on(question).turns if t.quantity.name == "train_overhead_mib")
+    assert not turn.is_below
+    assert turn.holds_at <= 1 + 100 / overhead < turn.turned.factor <= turn.holds_at + CLOSE
+    assert turn.turned.regret is None
+    assert turn.turned.becomes == ("actor: offload between",)
+
+
+def test_where_there_is_no_other_choice_there_is_no_plan():
+    turn = next(t for t in rests_on(tight(100, Offload.NONE)).turns if t.quantity.name == "train_overhead_mib")
+    assert (turn.turned.becomes, turn.turned.regret) == ((), None)
+
+
+def test_the_faster_of_two_cards_is_taken_until_it_is_the_slower():
+    """
+    Both cards have the same memory. The actor, which gets one GPU, stays on GPU 1 while the step is shorter there: next to the turn both
+    take as long, so that hardly anything is lost there, and more at the end.
+    """
+    question = ask(machine("SYS", 2, "0=h100-pcie,1=h100-80gb"), job(actor(max_gpus=1)), "free", within_percent=0.0)
+    assert plan(question).plan.device_map == {"actor": (1,)}
+    found = rests_on(question, moved=0.6)
+    turn = next(t for t in found.turns if t.quantity.name == "FLOP/s of h100-80gb")
+    assert turn.is_below
+    assert turn.turned.becomes == ("actor moves to GPU 0",)
+    assert 0 < turn.turned.regret < turn.at_end.regret
+    # Time is monotone in FLOP/s: just before the turn the old card was at least as fast, or slower by less than counts.
+    step_of = {}
+    for factor, gpu in itertools.product((turn.holds_at, turn.turned.factor), (0, 1)):
+        alone = ask(question.machine.topology, question.workload, "free", within_percent=0.0, visible=[gpu])
+        step_of[factor, gpu] = plan(turn.quantity.move(alone, factor)).plan.proof.objective
+    assert step_of[turn.holds_at, 1] / step_of[turn.holds_at, 0] - 1 < LEAST_REGRET
+    assert step_of[turn.turned.factor, 1] / step_of[turn.turned.factor, 0] - 1 == pytest.approx(turn.turned.regret)
+
+
+# ── what can be moved ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_constant_and_every_class_of_links_can_be_moved():
+    question = ask(bridged_pairs(), job(actor()))
+    names = [q.name for q in quantities(question)]
+    assert names[:5] == ["NVLink NV12", PCIE, SOCKETS, "FLOP/s of a100-pcie-80gb", "memory bandwidth of a100-pcie-80gb"]
+    assert names[5:] == list(sources())
+    assert STAGED in [q.name for q in quantities(ask(machine("PIX", 2, "rtx4090"), job(actor())))]
+
+
+@pytest.mark.parametrize("name", [*sources()])
+def test_a_moved_constant_is_that_constant_times_the_factor(name):
+    question = ask(machine("NV12", 2), job(actor()))
+    moved = quantity(question, name).move(question, 1.1).constants
+    now = getattr(question.constants, name)
+    assert getattr(moved, name) == pytest.approx(1.1 * now, abs=0.5 if isinstance(now, int) else 0)
+    assert {n for n in sources() if getattr(moved, n) != getattr(question.constants, n)} == {name}
+
+
+def test_a_moved_class_of_links_moves_its_links_and_edges_alone():
+    question = ask(bridged_pairs(), job(actor()))
+    now = question.machine.wiring
+    for name, code in (("NVLink NV12", "NV12"), (SOCKETS, "SYS")):
+        moved = quantity(question, name).move(question, 0.5).machine.wiring
+        for pair, link in now.links.items():
+            assert moved.links[pair].gb_per_s == link.gb_per_s * (0.5 if link.code == code else 1)
+        assert {e.kind for k, e in moved.edges.items() if e.gb_per_s != now.edges[k].gb_per_s} <= {code, "sockets"}
+    assert question.machine.wiring is now
+
+
+def test_a_share_of_a_peak_ends_at_the_peak():
+    question = ask(machine("NV12", 2), job(actor()))
+    assert module._ends(quantity(question, "memory_efficiency"), 0.2) == (0.8, pytest.approx(1 / 0.9))
+    assert module._ends(quantity(question, "kv_read_efficiency"), 0.2) == (0.8, 1.2)
+
+
+# ── against planning anew ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=25)
+@given(questions(most=4), st.randoms(use_true_random=False))
+def test_what_is_said_of_a_value_is_what_planning_says_there(question, dice):
+    """The new choice is that of a plan; what the old one costs there is what the checker reads off the old map."""
+    found = plan(question).plan
+    assume(found is not None)
+    search = module._Search(question, cpsat.solve, OPTIONS)
+    assert search.why_not(found) == ""
+    moved = dice.choice(quantities(question))
+    factor = dice.choice([0.3, 0.7, 1.4, 3.0])
+    if moved.most is not None:
+        factor = min(factor, moved.most)
+    said, there = search.change(moved, factor), moved.move(question, factor)
+    anew = plan(there).plan
+    if not isinstance(said, Change):
+        assert (anew.device_map, anew.roles) == (found.device_map, found.roles)
+        return
+    assert said.becomes == () if anew is None else (anew.device_map, anew.roles) != (found.device_map, found.roles)
+    if anew is None:
+        return
+    complaints = problems(found, there)
+    too_full = [c for c in complaints if "must stay free are fewer" in c or "cannot run" in c]
+    assert (said.regret is None) == bool(too_full)
+    steps = [int(c.split("cost model says ")[1].split()[0]) for c in complaints if c.startswith("the map says a step")]
+    if said.regret is not None:
+        stays = steps[0] if steps else found.estimate.step_us
+        assert said.regret == pytest.approx(stays / anew.estimate.step_us - 1)
+
+
+def test_both_solvers_say_the_same():
+    work = job(actor(train=train(master=(Master.FP32, Master.BF16), offload=(Offload.NONE, Offload.BETWEEN)), rollout=rollout(1, 2)), ref())
+    question = ask(machine({(0, 1): "NV2"}, 2, "a100-40gb"), work, "free,reserve=12GiB")
+    proven, tried = rests_on(question, moved=0.6), rests_on(question, exhaustive.solve, moved=0.6)
+    assert [(t.quantity.name, t.holds_at, t.turned, t.at_end) for t in proven.turns] == [
+        (t.quantity.name, t.holds_at, t.turned, t.at_end) for t in tried.turns
+    ]
+    for part in ("ties", "holding", "idle"):
+        assert [q.name for q in getattr(proven, part)] == [q.name for q in getattr(tried, part)]
+
+
+def test_every_quantity_is_in_one_list_and_the_closest_turn_comes_first():
+    question = tight(100)
+    found = rests_on(question)
+    listed = [{t.quantity.name for t in found.turns}, *({q.name for q in part} for part in (found.ties, found.holding, found.idle))]
+    assert sum(map(len, listed)) == len(set().union(*listed)) == len(quantities(question))
+    assert [abs(t.turned.factor - 1) for t in found.turns] == sorted(abs(t.turned.factor - 1) for t in found.turns)
+    assert all(abs(t.turned.factor - t.holds_at) <= CLOSE and abs(t.turned.factor - 1) <= MOVED + 1e-9 for t in found.turns)
+    assert {"train_mfu_moe", "forward_mfu_moe"} <= {q.name for q in found.idle}
+
+
+# ── what is not looked at ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_time_nothing_is_looked_at_and_all_is_named():
+    question = tight(100)
+    found = rests_on(question, options=Options(time_limit_s=0.0))
+    assert found.turns == found.ties == found.holding == found.idle == ()
+    assert len(found.not_looked_at) == len(quantities(question))
+
+
+def test_a_plan_that_is_not_the_best_rests_on_nothing():
+    question = ask(machine("NV12", 4), job(actor(), critic(), ref()))
+    best = plan(question).plan
+    guess = best.replace(device_map={**best.device_map, "ref": (2, 3)})
+    assert "planning anew takes another choice" in sensitivity(guess, question, cpsat.solve, OPTIONS).why_not
+
+
+def test_a_machine_with_too_many_groups_rests_on_nothing(monkeypatch):
+    question = ask(machine("NV12", 2), job(actor(), ref()))
+    found = plan(question).plan
+    monkeypatch.setattr("placement.sets.MAX_SETS", 1)
+    assert "too many groups" in sensitivity(found, question, cpsat.solve, OPTIONS).why_not
+
+
+# ── words ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def choice_of(question):
+    tables = menu(question)
+    lowered = lower(question, tables)
+    return taken(lowered, tables, cpsat.solve(lowered.problem, OPTIONS).answer)
+
+
+def test_differences_are_said_role_by_role():
+    four = machine("NV12", 4)
+    apart = choice_of(ask(four, job(actor(max_gpus=2), ref(max_gpus=2)), "strict"))
+    together = choice_of(ask(four, job(actor(gpu_menu=(4,), layout=LayoutMenu(tp=(2,)), rollout=rollout(2)), ref(gpu_menu=(4,))), "free"))
+    assert difference(apart, apart) == ()
+    assert difference(apart, together) == ("actor and ref move to GPUs 0-3", "actor: tp×pp×dp 2×1×2, engines 2×tp2")
+
+
+@settings(max_examples=15)
+@given(questions(most=3))
+def test_what_a_choice_costs_where_it_was_made_is_what_its_plan_says(question):
+    found = plan(question).plan
+    assume(found is not None)
+    said = terms(choice_of(question), question)
+    assert said[Term.STEP] == found.estimate.step_us
+    assert said[Term.GPUS] == len(found.used_gpus)
