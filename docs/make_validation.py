@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from placement.cli.validate import factors, number, percent, verdict
+from placement.validation import rl_run, rl_steps
 from placement.validation.reading import Folder
 from placement.validation.report import Report, report
 from placement.validation.rows import Group, Row, mape_percent
@@ -59,35 +60,64 @@ of matrix 009 lie on two sockets of a platform without peer-to-peer copies betwe
 planning takes them as PCIe across sockets until a source says so (`topo -p2p`).""",
     "collectives": """\
 The L40S machine is a virtual one: from two to eight GPUs its bus bandwidth falls from 20 to 1.4 GB/s, which no PCIe tree does. Without
-it the mean error is {without_l40s}. Sixteen A100 of the table reach 17.5 GB/s between two nodes, a tenth of the ports of a DGX: theirs
-are not stated.""",
+it the mean error is {without_l40s}. Curves over nodes are listed without a prediction, as their table does not state the network: sixteen
+A100 reach 17.5 GB/s between two nodes, a tenth of the ports of a DGX. NCCL reaches 0.75 to 0.81 of what NVLinks are rated at on A100
+and on H100 alike, but copies, which planning knows, 0.92 of it on A100 and 0.87 on H100: the one share that planning takes of a copy's
+rate leaves H100 about a tenth over.""",
     "training_throughput": """\
-Worst are sequences of 32,768 tokens and more, whose attention reaches less than FlashAttention-2's published share, and models under
-1B, which are bound by launches. Training in 8 bits counts as twice the rate of matrix products.""",
+Worst are sequences of 16,384 tokens and more. What is left of their time beside the matrix products is attention at 80 to 90 TFLOP/s on
+A100 and 150 to 165 on H100 (causal, nothing repeated), half of what FlashAttention-2 publishes for both cards: these runs (MPT with
+ALiBi) used earlier kernels. Planning counts FlashAttention-2, which frameworks for RL use. Runs with and without recomputation reach the
+same MFU at short sequences, so that MFU here counts the FLOP of the model, whatever is repeated. Models under 1B are bound by launches.
+Training in 8 bits counts as twice the rate of matrix products, attention included, which does not run in 8 bits.""",
     "rl_step_dense": """\
 Rows of verl do not state how long answers are, only the limit: a mean of 1000 tokens is taken for granted, and an error of that length
-is an error of the step. They are also averages over training, in which answers grow. Fully asynchronous rows interrupt long answers and
-go on with them in the next step; the prediction waits for the longest. Synchronous steps of NeMo-RL are under-predicted by more than
-those one step off: what waking and putting to sleep the engine costs beside its copies is not published.""",
+is an error of the step. They are also averages over training, in which answers grow. What their stages showed, and what was mended:
+
+- Updates scale worse than their FLOP: from 32 to 128 GPUs they get 2.4 times as fast, not four times. 512 sequences an update are 16 on a
+  rank of 32, 4 on a rank of 128, and all wait for the fullest. Counted since, from the spread of lengths that generation has (no
+  constant). Four GPUs share a sequence in these recipes (Ulysses), so that fewer ranks wait: taken for granted from 16,384 tokens on.
+- Fully asynchronous rows go on with interrupted answers after a sync: their generation has no tail. At staleness 0 they may not, and
+  count as one step off.
+- Colocated rows have a part that no number of GPUs shortens, in log-probabilities (36 s) as in updates. One part is the padded batch
+  that a controller hands out (8,192 × 28,872 tokens, 6 s a stage); one is offloading through pageable memory, four to five times as slow
+  as pinned. Both are counted since. These runs also shard over two GPUs alone (HSDP), so that every GPU moves half of the state, which the
+  rows do not say: the row of 32 GPUs stays two fifths under.
+- The row with tools over many turns states neither its batch nor its lengths, and is not predicted any more.
+- Tails of 28,672 tokens take 6.2 ms a step on 128 GPUs; four GPUs an engine, as in the recipes, would take 4.8 by the constants of
+  decoding, one GPU (the smallest that starts, taken for granted) takes 7.7.
+
+Synchronous steps of NeMo-RL stay a sixth under, more than those one step off: checking answers and converting weights are on the path of
+the former alone, and not published.""",
     "rl_step_moe": """\
-NeMo-RL's steps take about half as long again as predicted, whatever schedule; the published MFU of mixtures of experts (18 %) is of
-pre-training, and RL reaches less of it. Other families are not in the table. Do not trust a plan for a mixture of experts without a
-calibration.""",
+NeMo-RL's first version is under by a third, its second by a tenth, for the same model and GPUs. Expert parallelism counts as planning
+counts it: experts spread over data parallel ranks alone, where Megatron spreads them over tensor parallel ranks too. The published MFU of
+mixtures of experts (18 %) is of pre-training, and RL reaches less of it. Other families are not in the table. Do not trust a plan for a
+mixture of experts without a calibration.""",
     "weight_sync": """\
 Syncs of mixtures of experts are bound by the number of tensors, not by bytes: the time of one tensor differs by a factor of five
-between the frameworks. Planning uses one.""",
+between the frameworks. Planning uses one. A model that the catalogue does not know is taken as dense, of the size in its name or, for
+Nemotron 3, in its announcement.""",
 }
 
 TAIL = """\
 ## What was fitted
 
-Nothing is fitted to a step, a peak or a throughput. These constants were derived from tables of which rows stand above, so that the
+No constant is fitted to a step, a peak or a throughput. These were derived from tables of which rows stand above, so that the
 errors of those rows say less than those of other machines: `nvlink_alpha_us`, `own_bytes_per_s` and `ring_efficiency` (collectives of A100
 and H100), `engine_sampler_bytes_per_sequence_and_vocab` (counted, and checked on three of the logs), the classes of
 `topologies/data/links.json` (links), `fsdp_activation_bytes_per_hidden` (one of the prime-rl peaks), and `train_mfu_dense` (H100 rows
-of the throughput table; A100 and 8 bits follow from it by `mfu_flops_per_byte`, without a constant of their own). Two assumptions were
-settled with the rows in sight: 1000 tokens for the mean answer that verl's tables leave out, and 0.3 ms for a tensor of a weight sync.
+of the throughput table; A100 and 8 bits follow from it by `mfu_flops_per_byte`, without a constant of their own). `pageable_share` and
+`hand_over_ns_per_token` were looked for because of the rows, and have the values of their sources.
 `placement/data/constants.json` has the source of each constant.
+
+Three assumptions, where published rows are silent, were settled with those rows in sight, and are worth as much as a fit: 1000 tokens for
+the mean answer that verl's tables leave out, 0.3 ms for a tensor of a weight sync, and that a run at staleness 0 counts as one step off.
+What the first decides, mean errors:
+
+{lengths}
+
+So the error of verl's rows is that of the model at the length that suits it best; rows that state their lengths (NeMo-RL) say more.
 
 Factors per framework are fitted to the rows beside which they stand; the error for models that had no part in a factor is the one to
 trust.
@@ -100,6 +130,19 @@ STYLE = (
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8c6d1f", "#777777")
 WIDTH, LEFT, RIGHT, TOP, STRIP = 900, 190, 30, 40, 44
 LIMIT = 4.0
+
+
+def _lengths() -> str:
+    """Return the errors of dense steps with other mean answers than the one that is assumed where rows state none."""
+    lines = ["| mean answer, tokens | verl, dense | all dense rows |", "|---|---|---|"]
+    assumed = rl_run.MEAN_RESPONSE_TOKENS
+    for mean in (500, assumed, 1500, 2000):
+        rl_run.MEAN_RESPONSE_TOKENS = mean
+        dense, _ = rl_steps.groups(Folder.at(None))
+        of_verl = mape_percent([row for row in dense.rows if row.framework == "verl"])
+        lines.append(f"| {mean}{' (assumed)' if mean == assumed else ''} | {of_verl:.1f} % | {dense.mape_percent:.1f} % |")
+    rl_run.MEAN_RESPONSE_TOKENS = assumed
+    return "\n".join(lines)
 
 
 def contents() -> tuple[str, str]:
@@ -128,7 +171,7 @@ def _page(found: Report) -> Iterator[str]:
         yield "\n" + "".join(f"- {line.strip()}\n" for line in lines) if lines else ""
         yield "\n| row | measured | predicted | error | taken for granted, or why not |\n|---|---|---|---|---|\n"
         yield from map(_line, group.rows)
-    yield "\n" + TAIL
+    yield "\n" + TAIL.replace("{lengths}", _lengths())
 
 
 def _line(row: Row) -> str:
@@ -157,14 +200,15 @@ def _picture(found: Report) -> str:
     ]
     for ratio, label in ((0.25, "¼ or less"), (0.5, "½"), (0.8, "0.8"), (1, "1"), (1.25, "1.25"), (2, "2"), (4, "4 or more")):
         lines.append(f'<line class="tick" x1="{_x(ratio):.1f}" x2="{_x(ratio):.1f}" y1="{TOP}" y2="{bottom}" stroke-width="1"/>')
-        lines.append(f'<text x="{_x(ratio):.1f}" y="{bottom + 18}" text-anchor="middle">{label}</text>')
+        anchor = "end" if ratio == 4 else "middle"  # the last one ends where the picture does
+        lines.append(f'<text x="{_x(ratio) + (10 if ratio == 4 else 0):.1f}" y="{bottom + 18}" text-anchor="{anchor}">{label}</text>')
     lines.append(f'<text x="{LEFT}" y="22">predicted over measured; the band is a fifth to either side</text>')
     for place, group in enumerate(found.groups):
         middle = TOP + STRIP * place + STRIP / 2
         lines.append(f'<text x="10" y="{middle + 4:.1f}">{group.name}</text>')
         for index, row in enumerate(group.predicted):
             y = middle + (index % 7 - 3) * 4  # beside each other where many are alike
-            ratio = (row.predicted or 1.0) / row.measured
+            ratio = (row.predicted or 1.0) / (row.measured or 1.0)
             lines.append(f'<circle cx="{_x(ratio):.1f}" cy="{y:.1f}" r="3" fill="{COLOURS[place]}" fill-opacity="0.7"/>')
     return "\n".join([*lines, "</svg>"]) + "\n"
 

@@ -117,7 +117,7 @@ class _Cutter:
         Beside it: whether all cuts were compared, and how many were; per TP size *at_most* so many.
         """
         tps = [tp for tp in self.tps if len(gpus) % tp == 0]
-        plain = self._offer(gpus, tps)
+        plain = self.offer(gpus, tps)
         if all(self._cannot_be_beaten(gpus, tp, plain.get(tp)) for tp in tps):
             return [(gpus, plain)], True, 0
         offers = {gpus: plain}
@@ -129,10 +129,10 @@ class _Cutter:
             for cut in cuts[:at_most]:
                 order = tuple(itertools.chain.from_iterable(cut))
                 if order not in offers:
-                    offers[order] = self._offer(order, tps)
+                    offers[order] = self.offer(order, tps)
         return _unbeaten(gpus, offers), exhaustive, spent
 
-    def _offer(self, order: tuple[int, ...], tps: Iterable[int]) -> Offer:
+    def offer(self, order: tuple[int, ...], tps: Iterable[int]) -> Offer:
         offer = {}
         for tp in tps:
             blocks = tuple(order[k : k + tp] for k in range(0, len(order), tp))
@@ -232,15 +232,26 @@ def _base_hardware(machine: Machine, gpus: tuple[int, ...]) -> Hardware:
     )
 
 
+def candidate(machine: Machine, rules: Rules, gpus: tuple[int, ...], *, tp_sizes: Iterable[int]) -> Candidate:
+    """Return the group *gpus* in this rank order with what it offers, whether another order beats it or not."""
+    tps = tuple(sorted({tp for tp in tp_sizes if tp > 1 and len(gpus) % tp == 0}))
+    offer = _Cutter(machine, tps, contiguity=rules.contiguity).offer(gpus, tps)
+    return Candidate(gpus, _with_blocks(_base_hardware(machine, tuple(sorted(gpus))), offer))
+
+
 def ideal_hardware(machine: Machine, size: int) -> Hardware:
     """Return what no group of *size* usable GPUs of *machine*, which are the same card, beats in anything."""
     usable = machine.usable
     fastest = max((bandwidth.pair_gb_per_s(machine.wiring, a, b) for a, b in itertools.permutations(usable, 2)), default=0.0)
+    fastest = max(fastest, *machine.wiring.rings.values(), 0.0)
+    cards = [machine.cards[g] for g in usable]      # what was measured on them may differ
     one = _base_hardware(machine, usable[:1])
     blocks = tuple(tp for tp in range(2, size + 1) if size % tp == 0)
     return replace(
         one,
         gpus=size,
+        flops=max(card.dense_16bit_tflops for card in cards) * 1e12,
+        memory_bytes_per_s=max(card.memory_gb_per_s for card in cards) * GB,
         ring_bytes_per_s=fastest * GB if size > 1 else 0.0,
         ring_nvlink=size > 1,
         block_bytes_per_s=tuple((tp, fastest * GB) for tp in blocks),

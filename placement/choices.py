@@ -13,35 +13,24 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
+from placement.capabilities import OF_AMD, Feature
+from placement.capabilities import least_capability as least_capability
+from placement.capabilities import runs as runs
 from placement.hardware import Hardware
-from placement.workload import Engine, Master, Offload, Precision, Role, RoleName, RolloutMenu, TrainMenu
-
-LEAST_CAPABILITY: dict[Engine | Precision, tuple[int, int]] = {
-    # bf16 arithmetic came with Ampere, fast fp16 with Pascal's P100 (CUDA C++ Programming Guide, arithmetic
-    # throughput).
-    Precision.BF16: (8, 0),
-    Precision.FP16: (6, 0),
-    # vLLM's installation page asks for 7.0; FlashInfer, on which SGLang rests, for 7.5.
-    Engine.VLLM: (7, 0),
-    Engine.SGLANG: (7, 5),
-    # FSDP is PyTorch alone; Megatron's fused kernels are built for Volta and later.
-    Engine.FSDP: (6, 0),
-    Engine.MEGATRON: (7, 0),
-}
-"""Lowest compute capability that runs an engine or a 16-bit type."""
-
-OF_AMD = (0, 0)
-"""
-What cards of AMD have for a compute capability. Those of the catalogue (gfx90a, gfx942) run all engines and both types: vLLM and SGLang
-name them on their installation pages, PyTorch is built for ROCm, and Megatron has a port by AMD.
-"""
-
-
-def runs(compute_capability: tuple[int, int], what: Engine | Precision) -> bool:
-    """Whether a card of *compute_capability* runs *what*."""
-    return compute_capability == OF_AMD or compute_capability >= LEAST_CAPABILITY[what]
+from placement.workload import (
+    Engine,
+    KvCache,
+    Master,
+    Offload,
+    Precision,
+    Quantization,
+    Role,
+    RoleName,
+    RolloutMenu,
+    TrainMenu,
+)
 
 
 class Part(StrEnum):
@@ -54,7 +43,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrainChoice:
-    """How a role is trained."""
+    """How a role is trained, on ``tp·pp·dp·sp`` GPUs; see `placement.workload.LayoutMenu` and `TrainMenu`."""
 
     tp: int
     pp: int
@@ -63,6 +52,14 @@ class TrainChoice:
     master: Master
     offload: Offload
     micro_batch_tokens: int
+    zero: int = 3
+    sp: int = 1
+    ep: int = 1
+
+    @property
+    def shards(self) -> int:
+        """GPUs over which FSDP spreads what a TP rank holds: those that share a sequence hold shards like all others."""
+        return self.dp * self.sp
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +72,8 @@ class RolloutChoice:
     precision: Precision
     gpu_memory_utilization: float
     max_num_seqs: int
+    quantization: Quantization = Quantization.NONE
+    kv_cache: KvCache = KvCache.AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,13 @@ class FrozenChoice:
     dp: int
     precision: Precision
     offload: Offload
+    sp: int = 1
+    ep: int = 1
+
+    @property
+    def shards(self) -> int:
+        """GPUs over which FSDP spreads what a TP rank holds."""
+        return self.dp * self.sp
 
 
 Choice = TrainChoice | RolloutChoice | FrozenChoice
@@ -129,12 +135,13 @@ def choices(
         case Part.TRAIN:
             yield from _train_choices(role, _train_menu(role), hardware, kind, supported=supported)
         case Part.ROLLOUT:
-            yield from _rollout_choices(role, _rollout_menu(role), hardware, kind)
+            yield from _rollout_choices(role, _rollout_menu(role), hardware, kind, supported=supported)
         case Part.FROZEN:
             for (layout, place), (a, offload) in itertools.product(
                 _layouts(role, hardware), enumerate(role.offload)
             ):
-                yield FrozenChoice(*layout, kind, offload), place + a
+                tp, pp, dp, sp, ep = layout
+                yield FrozenChoice(tp, pp, dp, kind, offload, sp, ep), place + a
 
 
 def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
@@ -144,7 +151,7 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
     Reasons that switching rule ``supported`` off would not remove come first.
     """
     group = "1 GPU" if hardware.gpus == 1 else f"{hardware.gpus} GPUs"
-    tps = _rollout_menu(role).tp if part is Part.ROLLOUT else role.layout.tp
+    tps = _rollout_menu(role).tp if part is Part.ROLLOUT else role.layout.blocks
     if not any(_can_cut(role, hardware, tp) for tp in tps):
         sizes = " or ".join(map(str, tps))
         return f"{group} cannot be cut into TP blocks of {sizes} for {role.name} ({part})"
@@ -153,7 +160,7 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
     engine = _engine(role, part)
     have = ".".join(map(str, hardware.compute_capability))
     if not _runs(hardware, engine):
-        need = ".".join(map(str, LEAST_CAPABILITY[engine]))
+        need = ".".join(map(str, least_capability(engine)))
         return (
             f"{role.name} runs on {engine}, which needs compute capability {need}; the card has {have} "
             "(rule supported)"
@@ -163,41 +170,81 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
         return f"{role.name} asks for {types}, which compute capability {have} does not run (rule supported)"
     if part is Part.TRAIN and not any(_updates(hardware, master) for master in _train_menu(role).master):
         return f"{role.name} asks for a bf16 master, which compute capability {have} does not run (rule supported)"
+    if part is Part.ROLLOUT and not any(_eight_bits(_rollout_menu(role), hardware, supported=True)):
+        card = "a card of AMD" if hardware.compute_capability == OF_AMD else f"compute capability {have}"
+        return f"{role.name} asks for fp8, which {card} does not run, as far as is known (rule supported)"
     return None
 
 
 def _train_choices(
     role: Role, menu: TrainMenu, hardware: Hardware, kind: Precision, *, supported: bool
 ) -> Iterator[tuple[Choice, int]]:
-    for (layout, place), (a, master), (b, offload), (c, tokens) in itertools.product(
+    stages = menu.zero if role.engine is Engine.FSDP else (3,)
+    for (layout, place), (a, master), (b, offload), (c, tokens), (d, zero) in itertools.product(
         _layouts(role, hardware),
         ((a, master) for a, master in enumerate(menu.master) if not supported or _updates(hardware, master)),
         enumerate(menu.offload),
         enumerate(menu.micro_batch_tokens),
+        enumerate(stages),
     ):
-        yield TrainChoice(*layout, kind, master, offload, tokens), place + a + b + c
+        tp, pp, dp, sp, ep = layout
+        yield TrainChoice(tp, pp, dp, kind, master, offload, tokens, zero, sp, ep), place + a + b + c + d
 
 
 def _rollout_choices(
-    role: Role, menu: RolloutMenu, hardware: Hardware, kind: Precision
+    role: Role, menu: RolloutMenu, hardware: Hardware, kind: Precision, *, supported: bool
 ) -> Iterator[tuple[Choice, int]]:
-    for (a, tp), (b, share) in itertools.product(enumerate(menu.tp), enumerate(menu.gpu_memory_utilization)):
+    for (a, tp), (b, share), (quantization, kv_cache, c) in itertools.product(
+        enumerate(menu.tp), enumerate(menu.gpu_memory_utilization), _eight_bits(menu, hardware, supported=supported)
+    ):
         if _can_cut(role, hardware, tp):
-            yield RolloutChoice(menu.engine, tp, hardware.gpus // tp, kind, share, menu.max_num_seqs), a + b
+            replicas = hardware.gpus // tp
+            yield RolloutChoice(menu.engine, tp, replicas, kind, share, menu.max_num_seqs, quantization, kv_cache), a + b + c
 
 
-def _layouts(role: Role, hardware: Hardware) -> Iterator[tuple[tuple[int, int, int], int]]:
-    """Yield the layouts (tp, pp, dp) that fill the group, with their position in the menus."""
+def _eight_bits(
+    menu: RolloutMenu, hardware: Hardware, *, supported: bool
+) -> Iterator[tuple[Quantization, KvCache, int]]:
+    """Yield what weights and cache of an engine may be stored in on this card, with the position in the menus."""
+    for (a, quantization), (b, kv_cache) in itertools.product(enumerate(menu.quantization), enumerate(menu.kv_cache)):
+        if not supported or (_runs(hardware, quantization) and _runs(hardware, kv_cache)):
+            yield quantization, kv_cache, a + b
+
+
+class _Layout(NamedTuple):
+    """Sizes of all kinds of parallelism; they fill the group."""
+
+    tp: int
+    pp: int
+    dp: int
+    sp: int
+    ep: int
+
+
+def _layouts(role: Role, hardware: Hardware) -> Iterator[tuple[_Layout, int]]:
+    """Yield the layouts that fill the group, with their position in the menus."""
     assert role.model is not None
     menu = role.layout
-    for (a, tp), (b, pp) in itertools.product(enumerate(menu.tp), enumerate(menu.pp)):
-        dp, rest = divmod(hardware.gpus, tp * pp)
-        if rest or pp > role.model.layers or not _can_cut(role, hardware, tp):
+    for (a, tp), (b, pp), (c, sp), (d, ep) in itertools.product(*map(enumerate, (menu.tp, menu.pp, menu.sp, menu.ep))):
+        dp, rest = divmod(hardware.gpus, tp * pp * sp)
+        if rest or pp > role.model.layers or not _can_cut(role, hardware, tp) or not _can_cut(role, hardware, tp * sp):
+            continue
+        if not can_spread_experts(role.model.experts, dp, ep):
             continue
         if menu.dp is None:
-            yield (tp, pp, dp), a + b
+            yield _Layout(tp, pp, dp, sp, ep), a + b + c + d
         elif dp in menu.dp:
-            yield (tp, pp, dp), a + b + menu.dp.index(dp)
+            yield _Layout(tp, pp, dp, sp, ep), a + b + c + d + menu.dp.index(dp)
+
+
+def can_spread_experts(experts: int, dp: int, ep: int) -> bool:
+    """
+    Whether *ep* of *dp* ranks can share *experts* evenly.
+
+    Megatron cuts experts by tensor parallelism like all else (``expert_tensor_parallel_size`` is tp unless it is said), so that ranks
+    which share them are data-parallel ones.
+    """
+    return ep == 1 or (experts > 0 and experts % ep == 0 and dp % ep == 0)
 
 
 def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
@@ -205,7 +252,7 @@ def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
     return hardware.gpus % tp == 0 and role.model.can_share_heads(tp) and hardware.block(tp) is not None
 
 
-def _runs(hardware: Hardware, what: Engine | Precision) -> bool:
+def _runs(hardware: Hardware, what: Feature) -> bool:
     return runs(hardware.compute_capability, what)
 
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from placement.host_clash import too_little
 from placement.instance import Instance
 from placement.lower import lower
 from placement.menu import Menu, menu, sizes
@@ -103,7 +104,11 @@ class Search:
         question = self.question(kept)
         tables = self._menu(question)
         problem = lower(question, tables).problem
-        yield from (s.says for s in kept if s.role is None)
+        for s in kept:
+            if s.is_host_memory:
+                yield too_little(question, tables, self.solve, self.deadline)
+            elif s.role is None:
+                yield s.says
         stated = {s.role for s in kept}
         needs = [need(question, tables, role, problem) for role in tables.roles if role.name in stated]
         yield from (n.says for n in needs if n.says)
@@ -165,7 +170,7 @@ def _among(kept: Sequence[Statement], these: Sequence[Statement]) -> tuple[State
 def _key(question: Instance) -> tuple[object, ...]:
     """Return what the tables of *question* depend on; how roles stand to each other is not among it."""
     rules = replace(question.rules, preset="free", excused=frozenset(), critic_min_gpus=1)
-    return rules, question.workload, question.machine.usable, question.machine.reserved_mib
+    return rules, question.workload, question.machine.usable, question.machine.reserved_mib, question.machine.host_memory_mib
 
 
 def _enough_groups(question: Instance) -> Sequence[tuple[int, ...]] | None:
@@ -173,7 +178,7 @@ def _enough_groups(question: Instance) -> Sequence[tuple[int, ...]] | None:
     Return groups that are enough to tell whether there is a plan; None for all that the rules allow.
 
     Without rule ``contiguity`` GPUs are interchangeable here whatever their links are, if they are the same card with the same
-    memory. Pools are disjoint, so they can be moved until each takes neighbours of every kind: no other groups are needed.
+    memory, on one host. Pools are disjoint, so they can be moved until each takes neighbours of every kind: no other groups are needed.
     """
     machine, rules = question.machine, question.rules
     if rules.contiguity or rules.sharing != "pool":
@@ -183,8 +188,9 @@ def _enough_groups(question: Instance) -> Sequence[tuple[int, ...]] | None:
     for members in card_classes(machine) if rules.same_card else (machine.usable,):
         kinds: dict[tuple[object, ...], list[int]] = {}
         for gpu in members:
-            held = machine.topology.gpus[gpu].memory_used_mib
-            kinds.setdefault((machine.cards[gpu], machine.capacity_mib[gpu], held), []).append(gpu)
+            known = machine.topology.gpus[gpu]
+            kind = (machine.cards[gpu], machine.capacity_mib[gpu], known.memory_used_mib, known.host)
+            kinds.setdefault(kind, []).append(gpu)
         classes = [tuple(alike) for alike in kinds.values()]
         if count_of_runs(classes) > MAX_LISTED:
             return None

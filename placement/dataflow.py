@@ -31,7 +31,7 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StagePlan:
-    """A stage: its name, who works in it (role and work), and its lane when the schedule is asynchronous."""
+    """A stage: its name, who works in it (role and work), and its lane when generation overlaps training."""
 
     name: str
     work: tuple[tuple[RoleName, Work], ...]
@@ -43,8 +43,11 @@ def dataflow(workload: Workload) -> tuple[StagePlan, ...]:
     Return the stages of one step of *workload* in order; roles that are functions or absent do no work.
 
     ``full``: HybridFlow's three stages (generate, prepare, update) and the weight sync; inside a stage
-    disjoint pools overlap. ``none``: as stock verl, each piece of work is a stage of its own. ``async``:
-    generation is lane 0, prepare and update are lane 1, the weight sync follows both.
+    disjoint pools overlap. ``none``: as stock verl, each piece of work is a stage of its own.
+
+    ``one_step_off``: generation of the next step (lane 0, to the end of its longest answer) runs beside prepare and
+    update of this one (lane 1); both wait for the weight sync. ``async``: the same lanes, but generation never waits
+    for its longest answer: syncs interrupt answers, which go on with the new weights (`placement.generation`).
     """
     prepare = _present(
         workload,
@@ -69,7 +72,7 @@ def dataflow(workload: Workload) -> tuple[StagePlan, ...]:
             # The two ends of a weight transfer are one piece of work.
             alone = tuple(StagePlan(piece[1].value, (piece,)) for piece in (*prepare, *update))
             return (StagePlan("generate", generate), *alone, StagePlan("sync_weights", sync))
-        case Schedule.ASYNC:
+        case Schedule.ONE_STEP_OFF | Schedule.ASYNC:
             return (
                 StagePlan("generate", generate, lane=0),
                 StagePlan("prepare", prepare, lane=1),

@@ -16,14 +16,15 @@ from operator import itemgetter
 from typing import assert_never
 
 from placement import engine_memory, generation, memory, timing
-from placement.batches import mean_tokens
+from placement.batches import longest_tokens, mean_tokens
 from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
 from placement.collectives import US
 from placement.constants import Constants
 from placement.dataflow import StagePlan, Work
 from placement.engine_memory import EngineSpace
+from placement.footprints import Footprint, rounded_up
 from placement.hardware import Hardware
-from placement.memory import Footprint
+from placement.host_memory import HostNeed, host_need
 from placement.models import Model
 from placement.passes import Timed
 from placement.workload import Role, RoleName, Workload
@@ -47,12 +48,15 @@ class Demand:
         µs per piece of work, rounded up.
     bound_by
         What bounds each piece of work, in words.
+    host
+        What each GPU needs of its host.
     """
 
     resident_mib: int
     active_mib: Mapping[Work, int]
     times_us: Mapping[Work, int]
     bound_by: Mapping[Work, str]
+    host: HostNeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +106,43 @@ def demand(
             space = engine_memory.engine_space(model, choice, workload.batch, hardware, constants)
             if space.slots == 0:
                 return _engine_too_small(choice, space)
-            footprint, times = _rollout(model, choice, space, workload, hardware, constants)
+            footprint, times = _rollout(role, choice, space, workload, hardware, constants)
         case _:
             raise ValueError(f"{choice} is no choice for {part} of {role.name}")
     wanted = {work for stage in stages for name, work in stage.work if name is role.name}
-    cost = _rounded(footprint, times, wanted, constants)
+    host = host_need(role, _model(role), choice, workload, constants)
+    cost = _rounded(footprint, times, wanted, host, workload, constants)
     return _takes_too_long(role, cost, workload) or cost
+
+
+def footprint(
+    role: Role, part: Part, choice: Choice, workload: Workload, hardware: Hardware, constants: Constants
+) -> Footprint | None:
+    """
+    Return what `demand` counts as memory, piece by piece; None where the choice is refused.
+
+    Raises
+    ------
+    ValueError
+        If *choice* is of another kind than *part*.
+    """
+    match part, choice:
+        case Part.TRAIN, TrainChoice():
+            return _train_footprint(role, choice, workload, constants)
+        case Part.FROZEN, FrozenChoice():
+            return _frozen_footprint(role, choice, workload, constants)
+        case Part.ROLLOUT, RolloutChoice():
+            space = engine_memory.engine_space(_model(role), choice, workload.batch, hardware, constants)
+            return _rollout_footprint(role, space, workload, constants) if space.slots else None
+    raise ValueError(f"{choice} is no choice for {part} of {role.name}")
 
 
 def transfer_us(model: Model, gb_per_s: float, constants: Constants) -> int:
     """
     Return the time in which new 16-bit weights reach another pool over a link of *gb_per_s*, µs, rounded up.
     """
-    return math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US + timing.separate_sync_us(model, constants))
+    us = math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US + timing.separate_sync_us(model, constants))
+    return math.ceil(us * constants.time_factor(Work.SYNC_WEIGHTS))
 
 
 # ── part by part ────────────────────────────────────────────────────────────────────────────────────────────
@@ -124,7 +152,7 @@ Costs = tuple[Footprint, dict[Work, Timed]]
 
 def _train(role: Role, choice: TrainChoice, workload: Workload, hardware: Hardware, c: Constants) -> Costs:
     model, batch = _model(role), workload.batch
-    footprint = memory.train(role, model, choice, batch, c, hybrid=workload.is_hybrid)
+    footprint = _train_footprint(role, choice, workload, c)
     forward = timing.forward(role, model, choice, batch, hardware, c)
     update = timing.update(role, model, choice, batch, hardware, c)
     if role.name is RoleName.CRITIC:
@@ -135,27 +163,41 @@ def _train(role: Role, choice: TrainChoice, workload: Workload, hardware: Hardwa
 
 def _frozen(role: Role, choice: FrozenChoice, workload: Workload, hardware: Hardware, c: Constants) -> Costs:
     model, batch = _model(role), workload.batch
-    actor = workload.role(RoleName.ACTOR)
-    # Frameworks have one switch for the actor's and the reference's log-probabilities.
-    fused = actor is None or actor.train is None or actor.train.fused_ce
-    footprint = memory.frozen(role, model, choice, batch, c, fused_ce=fused)
+    footprint = _frozen_footprint(role, choice, workload, c)
     work = Work.REF_LOG_PROBS if role.name is RoleName.REF else Work.REWARD
     return footprint, {work: timing.frozen_forward(role, model, choice, batch, hardware, c)}
 
 
 def _rollout(
-    model: Model,
+    role: Role,
     choice: RolloutChoice,
     space: EngineSpace,
     workload: Workload,
     hardware: Hardware,
     c: Constants,
 ) -> Costs:
-    footprint = engine_memory.rollout(space, c, hybrid=workload.is_hybrid)
+    model = _model(role)
+    footprint = _rollout_footprint(role, space, workload, c)
     times = {Work.GENERATE: generation.generate(model, choice, space, workload, hardware, c)}
     if not workload.is_hybrid:
         times[Work.SYNC_WEIGHTS] = timing.receive(model, hardware, c)
     return footprint, times
+
+
+def _train_footprint(role: Role, choice: TrainChoice, workload: Workload, c: Constants) -> Footprint:
+    return memory.train(role, _model(role), choice, workload.batch, c, hybrid=workload.is_hybrid)
+
+
+def _frozen_footprint(role: Role, choice: FrozenChoice, workload: Workload, c: Constants) -> Footprint:
+    actor = workload.role(RoleName.ACTOR)
+    # Frameworks have one switch for the actor's and the reference's log-probabilities.
+    fused = actor is None or actor.train is None or actor.train.fused_ce
+    return memory.frozen(role, _model(role), choice, workload.batch, c, fused_ce=fused)
+
+
+def _rollout_footprint(role: Role, space: EngineSpace, workload: Workload, c: Constants) -> Footprint:
+    assert role.rollout is not None
+    return engine_memory.rollout(space, c, hybrid=workload.is_hybrid, sleeps=role.rollout.sleep)
 
 
 def _model(role: Role) -> Model:
@@ -206,12 +248,30 @@ def _takes_too_long(role: Role, cost: Demand, workload: Workload) -> Refusal | N
     )
 
 
-def _rounded(footprint: Footprint, times: Mapping[Work, Timed], wanted: set[Work], c: Constants) -> Demand:
-    """Round up: a plan never promises more than the model says; every piece of work has its start."""
+def _hand_over_us(workload: Workload, c: Constants) -> int:
+    """Return the time of handing a step's sequences to the workers and back, µs: each is padded to the longest."""
+    return math.ceil(workload.batch.sequences * longest_tokens(workload.batch) * c.hand_over_ns_per_token / 1e3)
+
+
+def _rounded(
+    footprint: Footprint, times: Mapping[Work, Timed], wanted: set[Work], host: HostNeed, workload: Workload, c: Constants
+) -> Demand:
+    """
+    Round up: a plan never promises more than the model says.
+
+    Every piece of work has its start, one call to all workers, and all but the weight sync are handed the step's sequences.
+    """
+    call = c.stage_overhead_us
+    handed = call + _hand_over_us(workload, c)
     done = {work: time for work, time in times.items() if work in wanted}
     return Demand(
-        resident_mib=math.ceil(footprint.resident_mib),
-        active_mib={work: math.ceil(mib) for work, mib in footprint.active_mib.items() if work in wanted},
-        times_us={work: math.ceil(time.seconds / US) + c.stage_overhead_us for work, time in done.items()},
+        resident_mib=rounded_up(footprint.resident_mib),
+        active_mib={work: rounded_up(mib) for work, mib in footprint.active_mib.items() if work in wanted},
+        times_us={
+            # A calibration scales a piece of work as a whole: what was measured has its start in it.
+            work: math.ceil((math.ceil(time.seconds / US) + (call if work is Work.SYNC_WEIGHTS else handed)) * c.time_factor(work))
+            for work, time in done.items()
+        },
         bound_by={work: time.bound_by for work, time in done.items()},
+        host=host,
     )

@@ -16,8 +16,15 @@ from typing import Any, get_args, get_type_hints
 from placement import plans
 from placement.errors import InputError
 from placement.plans import Plan
+from placement.suggest import did_you_mean
+
+Path = tuple[str | int, ...]
+"""Keys and list positions from the top of a map to a value."""
 
 SCHEMA = "placement/device-map/v1"
+
+BESIDE = frozenset({"schema", "smallest"})
+"""Keys that are no field of the plan: ``plan --smallest --json`` says beside it what else was tried."""
 
 
 def to_document(plan: Plan) -> dict[str, Any]:
@@ -43,15 +50,25 @@ def load(text: str, *, name: str = "<map>") -> Plan:
     """
     from placement.strict_yaml import load as load_yaml
 
-    document = load_yaml(text, name=name).data
-    if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+    document = load_yaml(text, name=name)
+    data = document.data
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
         raise InputError(f"not a device map: it must start with `schema: {SCHEMA}`", where=name)
-    fields = {key: value for key, value in document.items() if key != "schema"}
+    fields = {key: value for key, value in data.items() if key not in BESIDE}
     try:
-        plan: Plan = _typed(Plan, fields)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"the device map is damaged: {error}", where=name) from error
+        plan: Plan = _typed(Plan, fields, ())
+    except _Damaged as error:
+        raise document.error(f"the device map is damaged: {error}", error.path, key=error.at_key) from None
     return plan
+
+
+class _Damaged(ValueError):
+    """A value of the map is not what the schema says."""
+
+    def __init__(self, message: str, path: Path, *, at_key: bool = False) -> None:
+        super().__init__(message)
+        self.path = path
+        self.at_key = at_key
 
 
 def _plain(value: object) -> Any:
@@ -66,33 +83,50 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _typed(kind: Any, data: Any) -> Any:
-    """Build a value of type *kind* from plain data; the inverse of `_plain`."""
+def _typed(kind: Any, data: Any, path: Path) -> Any:
+    """Build a value of type *kind* from the plain data at *path*; the inverse of `_plain`."""
     if dataclasses.is_dataclass(kind):
-        if not isinstance(data, Mapping):
-            raise TypeError(f"{getattr(kind, '__name__', kind)} must be a mapping, not {data!r}")
-        hints = get_type_hints(kind, vars(plans))
-        fields = [f.name for f in dataclasses.fields(kind)]
-        for key in data:
-            if key not in fields:
-                raise TypeError(f"unknown key {key!r}")
-        absent = {name: None for name in fields if name not in data and type(None) in get_args(hints[name])}
-        return kind(**absent, **{key: _typed(hints[key], value) for key, value in data.items()})  # type: ignore[operator]
+        return _built(kind, data, path)
     origin, arguments = getattr(kind, "__origin__", None), get_args(kind)
     if origin is tuple:
         if not isinstance(data, list):
-            raise TypeError(f"expected a list, not {data!r}")
-        return tuple(_typed(arguments[0], v) for v in data)
+            raise _Damaged(f"expected a list, not {data!r}", path)
+        return tuple(_typed(arguments[0], v, (*path, k)) for k, v in enumerate(data))
     if origin is Mapping:
         if not isinstance(data, Mapping):
-            raise TypeError(f"expected a mapping, not {data!r}")
-        return {k: _typed(arguments[1], v) for k, v in data.items()}
+            raise _Damaged(f"expected a mapping, not {data!r}", path)
+        return {k: _typed(arguments[1], v, (*path, k)) for k, v in data.items()}
     if type(None) in arguments:
-        return _typed(next(a for a in arguments if a is not type(None)), data)
+        return _typed(next(a for a in arguments if a is not type(None)), data, path)
     if kind is Any:
         return data
-    if kind is float and isinstance(data, int):
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
-        raise TypeError(f"expected {kind.__name__}, not {data!r}")
+        raise _Damaged(f"expected {_KINDS[kind]}, not {data!r}", path)
     return data
+
+
+_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def _built(kind: Any, data: Any, path: Path) -> Any:
+    """Build the dataclass *kind* from the mapping at *path*."""
+    name = ".".join(map(str, path)) or "the map"
+    if not isinstance(data, Mapping):
+        raise _Damaged(f"{name} must be a mapping, not {data!r}", path)
+    hints = get_type_hints(kind, vars(plans))
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    for key in data:
+        if key not in fields:
+            raise _Damaged(f"unknown key {key!r}{did_you_mean(key, fields)}", (*path, key), at_key=True)
+    given = {key: _typed(hints[key], value, (*path, key)) for key, value in data.items()}
+    absent = {f: None for f in fields if f not in data and type(None) in get_args(hints[f])}
+    missing = [f for f, field in fields.items() if f not in data and f not in absent and _is_needed(field)]
+    if missing:
+        raise _Damaged(f"{name} lacks {', '.join(missing)}", path)
+    return kind(**absent, **given)
+
+
+def _is_needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

@@ -12,10 +12,11 @@ from placement.batches import longest_tokens, mean_tokens
 from placement.choices import RolloutChoice
 from placement.constants import Constants
 from placement.dataflow import Work
+from placement.footprints import Footprint, Piece, Pieces
 from placement.hardware import Hardware
-from placement.memory import MIB, Footprint
+from placement.memory import MIB
 from placement.models import Model
-from placement.workload import Batch
+from placement.workload import Batch, KvCache, Quantization
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def engine_space(
     hardware: Hardware,
     c: Constants,
     *,
-    linear_bytes: float = 2.0,
+    linear_bytes: float | None = None,
 ) -> EngineSpace:
     """
     Return how the engine divides its claim.
@@ -61,18 +62,34 @@ def engine_space(
     Parameters
     ----------
     linear_bytes
-        Bytes of a weight of the linear layers: 1 where they have 8 bits. Embeddings keep 16 bits.
+        Bytes of a weight of the linear layers where an engine has others than its choice says; embeddings keep 16 bits.
     """
     claim = choice.gpu_memory_utilization * hardware.total_mib
     embeddings = model.embedding_parameters
-    weights = (2 * embeddings + linear_bytes * (model.parameters - embeddings)) / choice.tp / MIB
+    each = bytes_of_linear_weights(choice) if linear_bytes is None else linear_bytes
+    weights = (2 * embeddings + each * (model.parameters - embeddings)) / choice.tp / MIB
     activation = _profiled(model, choice, c) / MIB
     nccl = {1: c.engine_nccl_mib_tp1, 2: c.engine_nccl_mib_tp2}.get(choice.tp, c.engine_nccl_mib_tp4)
     kv = claim - weights - activation - nccl
-    per_token = model.kv_bytes_per_token / min(choice.tp, model.kv_shards) / MIB
+    per_token = kv_bytes_per_token(model, choice) / MIB
     starts = kv >= per_token * longest_tokens(batch)
     slots = min(choice.max_num_seqs, int(kv / (per_token * mean_tokens(batch)))) if starts else 0
     return EngineSpace(claim, weights, activation + nccl, kv, slots)
+
+
+def bytes_of_linear_weights(choice: RolloutChoice) -> int:
+    """
+    Return the bytes of a weight of the linear layers: 1 where they have 8 bits.
+
+    Their scales, 4 bytes for each block of 128 × 128 weights (DeepSeek-V3's form of fp8), are a four-thousandth of that and not counted.
+    """
+    return 1 if choice.quantization is Quantization.FP8 else 2
+
+
+def kv_bytes_per_token(model: Model, choice: RolloutChoice) -> float:
+    """Return the bytes that a token keeps in the cache of each GPU: TP cuts it by KV heads, of which each GPU has at least one."""
+    each = model.kv_bytes_per_token / min(choice.tp, model.kv_shards)
+    return each / 2 if choice.kv_cache is KvCache.FP8 else each
 
 
 def _profiled(model: Model, choice: RolloutChoice, c: Constants) -> float:
@@ -89,16 +106,29 @@ def _profiled(model: Model, choice: RolloutChoice, c: Constants) -> float:
     return max(passing, sampling)
 
 
-def rollout(space: EngineSpace, c: Constants, *, hybrid: bool) -> Footprint:
+def rollout(space: EngineSpace, c: Constants, *, hybrid: bool, sleeps: bool = True) -> Footprint:
     """
     Return what a generation engine holds.
 
-    CUDA context and graphs lie outside the claim and always stay. The hybrid engine sleeps between its phases
-    and wakes its weights first, to receive the new ones bucket by bucket; an engine with GPUs of its own
+    CUDA context and graphs lie outside the claim and always stay. All of the claim must be free when the engine starts. The hybrid engine
+    sleeps between its phases and wakes its weights first, to receive the new ones bucket by bucket; whether they waited in host memory
+    (level 1, with LoRA) or were dropped (level 2) is the same to the GPU. An engine with GPUs of its own, and one that does not sleep,
     keeps all.
+
+    Parameters
+    ----------
+    hybrid
+        Whether the engine stands on the actor's GPUs: then a bucket passes from process to process, else two are in flight.
     """
-    awake = c.engine_residual_mib + space.claim_mib
-    if hybrid:
-        receiving = c.engine_residual_mib + space.weights_mib + c.sync_bucket_mib
-        return Footprint(c.engine_residual_mib, {Work.GENERATE: awake, Work.SYNC_WEIGHTS: receiving})
-    return Footprint(awake, {Work.GENERATE: awake, Work.SYNC_WEIGHTS: awake + 2 * c.sync_bucket_mib})
+    asleep: Pieces = {Piece.CONTEXT: c.engine_residual_mib}
+    awake: Pieces = {
+        **asleep,
+        Piece.WEIGHTS: space.weights_mib,
+        Piece.ENGINE: space.activation_mib,
+        Piece.KV_CACHE: space.kv_mib,
+    }
+    if hybrid and sleeps:
+        receiving = {**asleep, Piece.WEIGHTS: space.weights_mib, Piece.BUCKETS: c.sync_bucket_mib}
+        return Footprint(asleep, {Work.GENERATE: awake, Work.SYNC_WEIGHTS: receiving}, awake)
+    receiving = {**awake, Piece.BUCKETS: c.sync_bucket_mib * (1 if hybrid else 2)}
+    return Footprint(awake, {Work.GENERATE: awake, Work.SYNC_WEIGHTS: receiving}, awake)

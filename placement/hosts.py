@@ -7,10 +7,11 @@ When to modify: what makes two hosts look different.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from topologies.model import Gpu, Pair, Topology
+from topologies.parts import Host
 from topologies.peer_kinds import all_kinds, fields_of
 
 _NUMBER = re.compile(r"\d{1,9}")
@@ -21,7 +22,7 @@ _RATES = ("gpu_links_GBps", "gpu_links_up")
 @dataclass(frozen=True, slots=True)
 class HostGroup:
     """
-    Hosts that are alike: the same cards, links, NICs and places, whoever uses them.
+    Hosts that are alike: the same cards, links, NICs, places and versions of the driver, whoever uses them.
 
     Parameters
     ----------
@@ -61,12 +62,27 @@ def host_groups(topology: Topology, *, marks: Sequence[Hashable] | None = None) 
         host = topology.gpus[g].host
         for nic, code in nics.items():
             details = topology.nic_details.get(nic)
-            rate = details.gb_per_s if details is not None else None
+            rate = (details.gb_per_s, details.is_down) if details is not None else None
             looks[host].append((rank[g], nic_name(nic, host), topology.nics[nic], rate, code))
+    for host, known in topology.host_facts.items():
+        looks[host].append((known.driver, known.cuda))
     groups: dict[tuple[Hashable, ...], list[str | None]] = {}
     for host, facts in looks.items():
         groups.setdefault(tuple(facts), []).append(host)
     return tuple(HostGroup(tuple(hosts), tuple(gpus[h] for h in hosts)) for hosts in groups.values())
+
+
+def with_memory(topology: Topology, memory_mib: int, *, say: Callable[[str], None]) -> Topology:
+    """Return *topology* with hosts of *memory_mib* each; *say* is told of those of which a source says otherwise."""
+    known = {host: facts.memory_mib for host, facts in topology.host_facts.items() if facts.memory_mib is not None}
+    others: dict[int, list[str | None]] = {}
+    for host, mib in known.items():
+        others.setdefault(mib, []).append(host)
+    for mib, hosts in others.items():
+        if mib != memory_mib:
+            say(f"host memory: {memory_mib} MiB as stated, in place of the {mib} MiB that the source has for {name_list(hosts)}")
+    facts = {host: topology.host_facts.get(host, Host()) for host in topology.hosts}
+    return topology.replace(host_facts={host: replace(fact, memory_mib=memory_mib) for host, fact in facts.items()})
 
 
 def only(topology: Topology, hosts: Collection[str | None]) -> tuple[Topology, tuple[int, ...]]:
@@ -118,6 +134,7 @@ def _pieces(
                 host_facts={h: f for h, f in topology.host_facts.items() if home.get(h) == piece},
                 pcie_links=pcie_links[piece],
                 formats=topology.formats,
+                measured=topology.measured and topology.measured.renumbered({gpu.index: k for k, gpu in enumerate(gpus[piece])}),
             ),
             tuple(gpu.index for gpu in gpus[piece]),
         )

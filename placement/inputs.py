@@ -14,7 +14,7 @@ from placement.instance import Instance
 
 def inputs(instance: Instance) -> dict[str, Any]:
     """Return the resolved inputs of *instance* for the device map."""
-    from placement import workload_file
+    from placement import constants_file, workload_file
     from topologies.documents.document import to_document
 
     document: dict[str, Any] = {
@@ -26,4 +26,6 @@ def inputs(instance: Instance) -> dict[str, Any]:
     }
     if instance.visible is not None:
         document["visible"] = list(instance.visible)
+    if instance.overrides:
+        document["constants"] = constants_file.to_document(instance.overrides)
     return document

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from placement.constants import Constants, constants
+from placement import constants_file
+from placement.constants import Constants, Override, overridden
 from placement.errors import InputError
 from placement.machine import Machine, resolve
 from placement.rules import Rules, parse_rules
@@ -45,6 +46,10 @@ class Instance:
         The term that comes first.
     within_percent
         Width of the band around the shortest step in which the other terms count.
+    constants
+        The numbers of the cost model: the shipped ones with *overrides*.
+    overrides
+        What the user put in place of shipped numbers.
     """
 
     machine: Machine
@@ -54,6 +59,12 @@ class Instance:
     objective: Objective
     within_percent: float
     constants: Constants
+    overrides: tuple[Override, ...] = ()
+
+    def with_overrides(self, overrides: Sequence[Override]) -> Self:
+        """Return the same question with *overrides* in place of those that it has."""
+        kept = constants_file.normal(overrides)
+        return dataclasses.replace(self, constants=overridden(kept), overrides=kept)
 
     def replace(self, **changes: object) -> Self:
         """Return a copy with *changes*."""
@@ -68,6 +79,7 @@ def make_instance(
     visible: Sequence[int] | None = None,
     objective: Objective | str = Objective.STEP,
     within_percent: float = WITHIN_PERCENT,
+    overrides: Sequence[Override] = (),
 ) -> Instance:
     """
     Join the parts and check what no part can check alone.
@@ -82,6 +94,8 @@ def make_instance(
         What comes first, or its name.
     within_percent
         Width of the band around the shortest step in which the other terms count.
+    overrides
+        What the user puts in place of the shipped numbers of the cost model (see `placement.constants_file`).
 
     Raises
     ------
@@ -93,12 +107,16 @@ def make_instance(
         rules = parse_rules(*filter(None, [workload.rules])) if isinstance(workload, Workload) else Rules()
     objective = _checked_types(topology, workload, rules, visible, objective, within_percent)
     if len(topology.hosts) > 1:
-        raise InputError(f"the machine spans {len(topology.hosts)} hosts; this version plans a single host")
+        raise InputError(
+            f"the machine spans {len(topology.hosts)} hosts; this version plans a single host: give what one of them printed (a file that "
+            "`placement collect` read), or a shipped machine alone"
+        )
     if not workload.placed:
         raise InputError("no role of the workload needs a GPU: there is nothing to place")
     if not 0 <= within_percent <= 100:
         raise InputError(f"--within takes a percentage from 0 to 100, not {within_percent:g}")
     machine = resolve(topology, rules, visible=visible)
+    kept = constants_file.normal(overrides)
     return Instance(
         machine=machine,
         workload=workload,
@@ -106,7 +124,8 @@ def make_instance(
         visible=tuple(sorted(set(visible))) if visible is not None else None,
         objective=objective,
         within_percent=within_percent,
-        constants=constants(),
+        constants=overridden(kept),
+        overrides=kept,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement.choices import Choice, FrozenChoice, RolloutChoice, TrainChoice
+from placement.host_memory import moments, usable_mib
 from placement.instance import Instance
 from placement.lower import Lowered
 from placement.menu import Menu
@@ -17,6 +18,7 @@ from placement.plans import (
     Comparison,
     Estimate,
     GpuMemory,
+    HostMemory,
     Layout,
     Plan,
     Proof,
@@ -26,7 +28,8 @@ from placement.plans import (
     TermValue,
     TrainPlan,
 )
-from placement.workload import Role
+from placement.states import FULL_SHARDING
+from placement.workload import KvCache, Quantization, Role
 from solvers import check
 from solvers.problem import Problem, Term
 from solvers.result import Answer, Result, Status
@@ -77,6 +80,7 @@ def lift(
             for i, role in enumerate(menu.roles)
         },
         memory_mib=_memory(instance, menu, lowered, answer),
+        host_memory_mib=host_memory(instance, menu, lowered, answer),
         estimate=Estimate(
             step_us=check.terms(problem, answer)[Term.STEP],
             schedule=instance.workload.schedule.value,
@@ -110,10 +114,11 @@ def _role(role: Role, lowered: Lowered, answer: Answer, item: int, gpus: int) ->
     for choice in chosen:
         match choice:
             case TrainChoice():
-                layout = Layout(choice.tp, choice.pp, choice.dp)
-                train = TrainPlan(choice.master.value, choice.offload.value, choice.micro_batch_tokens)
+                layout = _layout(choice)
+                zero = None if choice.zero == FULL_SHARDING else choice.zero
+                train = TrainPlan(choice.master.value, choice.offload.value, choice.micro_batch_tokens, zero)
             case FrozenChoice():
-                layout = Layout(choice.tp, choice.pp, choice.dp)
+                layout = _layout(choice)
                 offload = choice.offload.value
             case RolloutChoice():
                 if len(chosen) == 1:
@@ -124,9 +129,23 @@ def _role(role: Role, lowered: Lowered, answer: Answer, item: int, gpus: int) ->
                     choice.replicas,
                     choice.gpu_memory_utilization,
                     choice.max_num_seqs,
+                    None if choice.quantization is Quantization.NONE else choice.quantization.value,
+                    None if choice.kv_cache is KvCache.AUTO else choice.kv_cache.value,
                 )
     assert role.model is not None
     return RolePlan(role.model.name, role.engine.value, chosen[0].precision.value, layout, train, rollout, offload)
+
+
+def chosen(lowered: Lowered, answer: Answer) -> list[Choice]:
+    """Return what *answer* takes from the menus, of all roles."""
+    return [lowered.choice(item, s, o) for item, options in enumerate(answer.options) for s, o in enumerate(options)]
+
+
+def _layout(choice: TrainChoice | FrozenChoice) -> Layout:
+    """Return the sizes of *choice*; those of sequences and experts where something is shared."""
+    return Layout(
+        choice.tp, choice.pp, choice.dp, choice.sp if choice.sp > 1 else None, choice.ep if choice.ep > 1 else None
+    )
 
 
 def _memory(instance: Instance, menu: Menu, lowered: Lowered, answer: Answer) -> tuple[GpuMemory, ...]:
@@ -140,6 +159,24 @@ def _memory(instance: Instance, menu: Menu, lowered: Lowered, answer: Answer) ->
         planned = max(loads, default=0)
         worst = menu.phases[loads.index(planned)].value if planned else None
         rows.append(GpuMemory(gpu, capacity, capacity - room, planned, worst, room - planned))
+    return tuple(rows)
+
+
+def host_memory(instance: Instance, menu: Menu, lowered: Lowered, answer: Answer) -> tuple[HostMemory, ...]:
+    """Return one row per host: what *answer* needs of it, whether or not it is known what it has."""
+    topology, names = instance.machine.topology, moments([role.name for role in menu.roles])
+    rows = []
+    for host, capacity in zip(topology.hosts, instance.machine.host_memory_mib, strict=True):
+        loads = [0] * len(names)
+        for i, options in enumerate(answer.options):
+            devices = lowered.problem.groups[answer.groups[i]].devices
+            count = sum(topology.gpus[lowered.gpus[d]].host == host for d in devices)
+            for slot, option in enumerate(options):
+                loads = [mib + count * more for mib, more in zip(loads, lowered.choices[i][slot][option].host_mib, strict=True)]
+        planned = max(loads)
+        reserved = None if capacity is None else capacity - usable_mib(capacity, instance.constants)
+        free = None if capacity is None or reserved is None else capacity - reserved - planned
+        rows.append(HostMemory(host, capacity, reserved, planned, names[loads.index(planned)], free))
     return tuple(rows)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from placement.choices import Choice, parts
 from placement.dataflow import Work
 from placement.demand import transfer_us
+from placement.host_memory import moments, usable_mib
 from placement.instance import Instance, Objective
 from placement.machine import Machine
 from placement.menu import Menu, PricedChoice, sizes
@@ -73,6 +74,7 @@ def lower(instance: Instance, menu: Menu) -> Lowered:
         Group(tuple(position[g] for g in candidate.gpus), profile, _ns_per_gb(candidate.hardware.ring_bytes_per_s))
         for candidate, profile in zip(menu.groups, menu.profile_of, strict=True)
     )
+    hosts = _hosts(instance)
     items, choices = [], []
     for role in menu.roles:
         item, meaning = _item(instance, menu, role)
@@ -94,6 +96,8 @@ def lower(instance: Instance, menu: Menu) -> Lowered:
         shared_reserves=tuple(_shared_reserves(instance, index)),
         within_ppm=round(instance.within_percent * 10_000),
         primary=PRIMARY[instance.objective],
+        hosts=hosts,
+        moments=len(moments([role.name for role in menu.roles])) if hosts else 0,
     )
     return Lowered(problem, machine.usable, tuple(choices))
 
@@ -102,15 +106,25 @@ def _ns_per_gb(bytes_per_s: float) -> int:
     return round(1e18 / bytes_per_s) if bytes_per_s else 0
 
 
+def _hosts(instance: Instance) -> tuple[int | None, ...]:
+    """Return what plans may use of each host, MiB; nothing where that is not known of any."""
+    if not instance.machine.knows_host_memory:
+        return ()
+    totals = instance.machine.host_memory_mib
+    return tuple(None if mib is None else usable_mib(mib, instance.constants) for mib in totals)
+
+
 def _devices(machine: Machine) -> tuple[Device, ...]:
     """Say what each usable GPU can hold, and to which island it belongs."""
     islands = dict(machine.levels)[Level.ISLAND]
     island_of = {gpu: k for k, island in enumerate(islands) for gpu in island}
+    hosts = machine.topology.hosts
     return tuple(
         Device(
             capacity=room,
             comfort=machine.capacity_mib[g] * COMFORT_PERCENT // 100,
             island=island_of[g],
+            host=hosts.index(machine.topology.gpus[g].host) if machine.knows_host_memory else 0,
         )
         for g, room in zip(machine.usable, machine.room_mib, strict=True)
     )
@@ -131,7 +145,8 @@ def _item(instance: Instance, menu: Menu, role: Role) -> tuple[Item, tuple[tuple
             # The size of a group is one fact about a role: its first part alone carries the broken wish.
             soft = int(part_number == 0 and hardware.gpus < least)
             for priced in menu.priced[role.name, part, profile]:
-                options.append(Option(profile, priced.times_us, priced.memory_mib, soft, priced.preference))
+                host = priced.host_mib if instance.machine.knows_host_memory else ()
+                options.append(Option(profile, priced.times_us, priced.memory_mib, soft, priced.preference, host))
                 choices.append(priced)
         slots.append(tuple(options))
         meaning.append(tuple(choices))

@@ -10,9 +10,12 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
+from placement.constants import constants
 from placement.errors import InputError
+from placement.measured import measured_cards, measured_wiring
 from placement.rules import Rules
 from placement.suggest import nearest
 from topologies.cards import Card, card_of
@@ -49,7 +52,7 @@ class Machine:
     topology
         What was read.
     cards
-        The card of each GPU; of one that no source names, and no plan may use, that of another.
+        The card of each GPU, with the peaks that were measured on it; of one that no source names, and no plan may use, that of another.
     capacity_mib
         Memory of each GPU as torch sees it, MiB.
     reserved_mib
@@ -70,7 +73,13 @@ class Machine:
     @functools.cached_property
     def wiring(self) -> Wiring:
         """What carries data in it; `topologies.graph.machine_graph` shows it as a graph."""
-        return wiring(self.topology)
+        return measured_wiring(wiring(self.topology), self.cards, constants())
+
+    def wired(self, wiring: Wiring) -> Self:
+        """Return the same machine with *wiring* in place of its own: the same parts, which carry other amounts."""
+        other = replace(self)
+        other.__dict__["wiring"] = wiring   # where `cached_property` looks before it computes
+        return other
 
     @functools.cached_property
     def levels(self) -> tuple[tuple[Level, tuple[tuple[int, ...], ...]], ...]:
@@ -92,6 +101,17 @@ class Machine:
             max(int(self.capacity_mib[g] * (1 - percent / 100)) - (self.topology.gpus[g].memory_used_mib or 0), 0)
             for g in self.usable
         )
+
+    @property
+    def host_memory_mib(self) -> tuple[int | None, ...]:
+        """Memory of each host of the topology, MiB; None where no source tells."""
+        facts = self.topology.host_facts
+        return tuple(facts[host].memory_mib if host in facts else None for host in self.topology.hosts)
+
+    @property
+    def knows_host_memory(self) -> bool:
+        """Whether the memory of any host is known."""
+        return any(mib is not None for mib in self.host_memory_mib)
 
     def has_nvlink(self, a: int, b: int) -> bool:
         """Whether GPUs *a* and *b* are joined by NVLink, or by XGMI, which is AMD's, that carries peer-to-peer copies."""
@@ -134,7 +154,7 @@ def resolve(topology: Topology, rules: Rules, *, visible: Sequence[int] | None =
         rules.reserve.of_mib(mib) + (gpu.memory_used_mib or 0)
         for mib, gpu in zip(capacity, topology.gpus, strict=True)
     )
-    return Machine(topology, cards, capacity, reserved, usable, unusable)
+    return Machine(topology, measured_cards(topology, cards, constants()), capacity, reserved, usable, unusable)
 
 
 def _card(topology: Topology, index: int) -> Card:

@@ -1,115 +1,34 @@
 """
 Memory of one GPU for training and for forward passes, MiB. Formulas and symbols: docs/model.md.
 
-Generation engines have a file of their own (`placement.engine_memory`). GPUs that roles share
-hold the sum of what stays plus what is active (`solvers.problem`).
+State and activations have files of their own (`placement.states`, `placement.activations`), as have generation engines
+(`placement.engine_memory`). GPUs that roles share hold the sum of what stays plus what is active (`solvers.problem`).
 
-When to modify: an engine keeps something else in memory.
+When to modify: a role holds something else in one of its phases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import assert_never
+import functools
 
+from placement.activations import kept_bytes_per_layer as kept_bytes_per_layer
+from placement.activations import kept_for_backward, working_set
 from placement.batches import cut
 from placement.choices import FrozenChoice, TrainChoice
 from placement.constants import Constants
 from placement.dataflow import Work
+from placement.footprints import Footprint, Piece, Pieces
 from placement.models import Model
-from placement.workload import Batch, Engine, Master, Offload, Recompute, Role, RoleName, TrainMenu
+from placement.states import FULL_SHARDING, bytes_per_parameter
+from placement.states import State as State
+from placement.states import frozen_weights as frozen_weights
+from placement.states import is_streamed as is_streamed
+from placement.states import state as state
+from placement.states import trained_parameters as trained_parameters
+from placement.workload import Batch, Engine, Offload, Role, RoleName
 
 MIB = 2**20
-
-BYTES_PER_PARAMETER = {
-    # (weights, gradients, optimizer); Adam keeps two moments.
-    # FSDP: all of it in the master's precision: 16 bytes in fp32 (verl's default), 8 in bf16.
-    (Engine.FSDP, Master.FP32): (4, 4, 8),
-    (Engine.FSDP, Master.BF16): (2, 2, 4),
-    # Megatron: bf16 weights, fp32 gradients, the optimizer has fp32 weights and moments: 18 (Megatron-LM at
-    # d98e8a64). Its precision-aware optimizer keeps gradients, master and moments in 16 bits.
-    (Engine.MEGATRON, Master.FP32): (2, 4, 12),
-    (Engine.MEGATRON, Master.BF16): (2, 2, 6),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """MiB on each GPU of the group: while idle, and while working (the idle share included)."""
-
-    resident_mib: float
-    active_mib: Mapping[Work, float]
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """
-    Bytes of a trained role's state on each GPU.
-
-    Parameters
-    ----------
-    weights
-        All weights, frozen ones (LoRA) included.
-    trained
-        Those that the optimizer changes.
-    gradients, optimizer
-        Of the trained weights.
-    """
-
-    weights: float
-    trained: float
-    gradients: float
-    optimizer: float
-
-
-def trained_parameters(role: Role, model: Model) -> float:
-    """Return how many parameters *role* trains: all, or those of its LoRA adapters on all linear layers."""
-    assert role.train is not None
-    rank = role.train.lora
-    if rank == 0:
-        return model.parameters
-    query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    # An adapter of rank r on a matrix (a, b) has r · (a + b) parameters: query and output, key and value,
-    # three of the FFN.
-    per_layer = 2 * (model.hidden + query) + 2 * (model.hidden + key) + 3 * (model.hidden + model.ffn)
-    return rank * per_layer * model.layers
-
-
-def state(role: Role, model: Model, choice: TrainChoice) -> State:
-    """Return weights, gradients and optimizer state on each GPU."""
-    weights, gradients, optimizer = BYTES_PER_PARAMETER[role.engine, choice.master]
-    assert role.train is not None
-    trained = trained_parameters(role, model)
-    frozen = _frozen_bytes(role.train, model, weights) if role.train.lora else 0.0
-    # FSDP spreads everything over the data-parallel ranks; Megatron's distributed optimizer only its own
-    # state.
-    blocks = choice.tp * choice.pp
-    everywhere = blocks * choice.dp if role.engine is Engine.FSDP else blocks
-    return State(
-        weights=(frozen + weights * trained) / everywhere,
-        trained=weights * trained / everywhere,
-        gradients=gradients * trained / everywhere,
-        optimizer=optimizer * trained / (blocks * choice.dp),
-    )
-
-
-def _frozen_bytes(train: TrainMenu, model: Model, weights: int) -> float:
-    """Return the bytes of all weights that LoRA leaves as they are; embeddings keep 16 bits where others have fewer."""
-    if train.frozen_bytes is None:
-        return float(weights * model.parameters)
-    return 2 * model.embedding_parameters + train.frozen_bytes * (model.parameters - model.embedding_parameters)
-
-
-def frozen_weights(role: Role, model: Model, choice: FrozenChoice) -> float:
-    """Return the bytes of a frozen role's 16-bit weights on each GPU."""
-    shards = choice.tp * choice.pp * (choice.dp if role.engine is Engine.FSDP else 1)
-    return 2 * model.parameters / shards
-
-
-def is_streamed(engine: Engine, offload: Offload) -> bool:
-    """Whether layers come from host memory one by one, as with FSDP's CPU offload."""
-    return engine is Engine.FSDP and offload is Offload.ALWAYS
+PIECES = {piece.value: piece for piece in Piece}
 
 
 def train(
@@ -119,15 +38,16 @@ def train(
     assert role.train is not None
     held = state(role, model, choice)
     stays = choice.offload is Offload.NONE
-    streamed = is_streamed(role.engine, choice.offload)
-    waiting_optimizer = held.optimizer if stays else 0.0
+    streamed = is_streamed(role.engine, choice.offload, choice.zero)
     weights = 0.0 if streamed else held.weights
-    # FSDP with CPU offload takes all state from the GPU, Megatron the optimizer alone.
-    updated = 0.0 if streamed else held.weights + held.gradients
-    updated += 0.0 if choice.offload is Offload.ALWAYS else held.optimizer
+    waiting_optimizer = held.optimizer if stays else 0.0
+    # FSDP with CPU offload takes all state from the GPU; Megatron, and ZeRO stages that do not spread weights, the optimizer alone.
+    gradients = 0.0 if streamed else held.gradients
+    optimizer = 0.0 if choice.offload is Offload.ALWAYS else held.optimizer
     if role.train.in_backward:
-        # One gradient at a time, at most the embedding's, in the precision of the weights.
-        updated = held.weights + held.gradients * min(model.vocab * model.hidden / model.parameters, 1.0)
+        # One gradient at a time, at most the embedding's, in the precision of the weights; optimizer state is paged.
+        weights, optimizer = held.weights, 0.0
+        gradients = held.gradients * min(model.vocab * model.hidden / model.parameters, 1.0)
     updates = cut(
         batch, dp=choice.dp, micro_batch_tokens=choice.micro_batch_tokens, updates=batch.minibatches
     )
@@ -135,31 +55,44 @@ def train(
     has_logits = role.name is RoleName.ACTOR and not role.train.fused_ce
     # Compiled into one kernel, the loss writes no logarithm of its own: four bytes less.
     each_logit = c.logit_bytes_per_token_and_vocab - (4 if role.train.compiled else 0)
-    per_token = each_logit * model.vocab / choice.tp if has_logits else 0.0
+    per_token = each_logit * model.vocab / (choice.tp * choice.sp) if has_logits else 0.0
     gather = _gather(role.engine, model, choice, streamed=streamed)
-
-    def mib(size: float) -> float:
-        return c.train_overhead_mib + size / MIB
-
-    idle = mib(held.weights + held.optimizer if stays else 0.0)
-    forward = mib(
-        weights
-        + waiting_optimizer
-        + gather
-        + _working_set(model, whole.peak_tokens, choice.tp, c)
-        # A quarter of what training keeps: the logits and one copy, no gradients.
-        + whole.peak_tokens * per_token / 4
-    )
     kept = role.train.recompute
-    activations = _activations(role.engine, model, choice, updates.peak_tokens, updates.micro_batches, c, kept)
-    update = mib(updated + 2 * gather + activations + updates.peak_tokens * per_token)
+    activations = kept_for_backward(role.engine, model, choice, updates.peak_tokens, updates.micro_batches, c, kept)
+    pieces = functools.partial(_pieces, _context_mib(c.train_overhead_mib, choice, c))
+    forward = pieces(
+        weights=0.0 if streamed else held.weights,
+        optimizer=waiting_optimizer,
+        gathered=gather,
+        activations=working_set(model, whole.peak_tokens, choice, c),
+        # A quarter of what training keeps: the logits and one copy, no gradients.
+        logits=whole.peak_tokens * per_token / 4,
+    )
+    update = pieces(
+        weights=weights,
+        gradients=gradients,
+        optimizer=optimizer,
+        gathered=gather + _unscattered(role, model, choice, streamed=streamed),
+        activations=activations,
+        logits=updates.peak_tokens * per_token,
+    )
+    idle = pieces(weights=held.weights if stays else 0.0, optimizer=waiting_optimizer)
+    load = pieces(
+        weights=0.0 if streamed else held.weights, gathered=_loading(role.engine, model, choice, streamed=streamed)
+    )
+    update = _at_least(update, load)
     if role.name is RoleName.CRITIC:
-        return Footprint(idle, {Work.VALUES: forward, Work.UPDATE_CRITIC: update})
+        return Footprint(idle, {Work.VALUES: forward, Work.UPDATE_CRITIC: update}, load)
     # New weights leave the shards tensor by tensor; the largest is the embedding. Between pools two buckets
     # are in flight.
-    largest = 4 * model.vocab * model.hidden
-    sync = mib(weights + waiting_optimizer + largest) + (0 if hybrid else 2 * c.sync_bucket_mib)
-    return Footprint(idle, {Work.OLD_LOG_PROBS: forward, Work.UPDATE_ACTOR: update, Work.SYNC_WEIGHTS: sync})
+    sync = pieces(
+        weights=0.0 if streamed else held.weights,
+        optimizer=waiting_optimizer,
+        gathered=4 * model.vocab * model.hidden,
+        buckets=0 if hybrid else 2 * c.sync_bucket_mib * MIB,
+    )
+    working = {Work.OLD_LOG_PROBS: forward, Work.UPDATE_ACTOR: update, Work.SYNC_WEIGHTS: sync}
+    return Footprint(idle, working, load)
 
 
 def frozen(
@@ -169,69 +102,89 @@ def frozen(
     weights = frozen_weights(role, model, choice)
     streamed = is_streamed(role.engine, choice.offload)
     tokens = cut(batch, dp=choice.dp, micro_batch_tokens=batch.micro_batch_tokens, updates=1).peak_tokens
-    size = 0.0 if streamed else weights
-    size += _gather(role.engine, model, choice, streamed=streamed)
-    size += _working_set(model, tokens, choice.tp, c)
-    if role.name is RoleName.REF and not fused_ce:
-        size += tokens * c.logit_bytes_per_token_and_vocab / 4 * model.vocab / choice.tp
-    idle = weights / MIB if choice.offload is Offload.NONE else 0.0
+    has_logits = role.name is RoleName.REF and not fused_ce
+    per_token = c.logit_bytes_per_token_and_vocab / 4 * model.vocab / (choice.tp * choice.sp) if has_logits else 0.0
+    pieces = functools.partial(_pieces, _context_mib(c.frozen_overhead_mib, choice, c))
+    forward = pieces(
+        weights=0.0 if streamed else weights,
+        gathered=_gather(role.engine, model, choice, streamed=streamed),
+        activations=working_set(model, tokens, choice, c),
+        logits=tokens * per_token,
+    )
+    idle = pieces(weights=weights if choice.offload is Offload.NONE else 0.0)
+    load = pieces(
+        weights=0.0 if streamed else weights, gathered=_loading(role.engine, model, choice, streamed=streamed)
+    )
     work = Work.REF_LOG_PROBS if role.name is RoleName.REF else Work.REWARD
-    return Footprint(c.frozen_overhead_mib + idle, {work: c.frozen_overhead_mib + size / MIB})
+    return Footprint(idle, {work: forward}, load)
+
+
+def _pieces(context_mib: float, **sizes: float) -> Pieces:
+    """Return *sizes*, bytes by `Piece`, as MiB beside the context; those of nothing are left out."""
+    return {Piece.CONTEXT: context_mib} | {PIECES[name]: size / MIB for name, size in sizes.items() if size}
+
+
+def _at_least(update: Pieces, load: Pieces) -> Pieces:
+    """
+    Return *update*, raised to what *load* needs: then the start of the job needs no phase of its own.
+
+    Adapters of a model with a large vocabulary need it: their update has hardly a gradient, while an embedding comes in whole.
+    """
+    missing = sum(load.values()) - sum(update.values())
+    return {**update, Piece.GATHERED: update.get(Piece.GATHERED, 0.0) + missing} if missing > 0 else update
+
+
+def _context_mib(overhead_mib: float, choice: TrainChoice | FrozenChoice, c: Constants) -> float:
+    """
+    Return CUDA context, NCCL's buffers and slack, MiB: *overhead_mib* counts one communicator of four or more GPUs.
+
+    Ranks have a communicator for each kind of parallelism that joins them to others.
+    """
+    joined = (choice.tp, choice.pp, choice.sp, choice.ep, choice.shards)
+    return overhead_mib - c.nccl_mib_4 + sum(nccl_mib(gpus, c) for gpus in joined)
+
+
+def nccl_mib(gpus: int, c: Constants) -> float:
+    """Return the buffers of a communicator of *gpus* GPUs, MiB."""
+    return {1: 0.0, 2: c.nccl_mib_2}.get(gpus, c.nccl_mib_4)
+
+
+def _is_gathered(engine: Engine, choice: TrainChoice | FrozenChoice, *, streamed: bool) -> bool:
+    """Whether FSDP puts weights together for use."""
+    is_sharded = isinstance(choice, FrozenChoice) or choice.zero >= FULL_SHARDING
+    return engine is Engine.FSDP and is_sharded and (choice.shards > 1 or streamed)
 
 
 def _gather(engine: Engine, model: Model, choice: TrainChoice | FrozenChoice, *, streamed: bool) -> float:
     """
-    Return the bytes of 16-bit weights that FSDP has put together at a time.
-
-    They are a layer's, the next one's and an embedding; an update has as many gradients beside them.
+    Return the bytes of 16-bit weights that FSDP has put together at a time: a layer's, the next one's and an embedding.
     """
-    if engine is not Engine.FSDP or (choice.dp == 1 and not streamed):
+    return _two_layers(model, choice) if _is_gathered(engine, choice, streamed=streamed) else 0.0
+
+
+def _unscattered(role: Role, model: Model, choice: TrainChoice, *, streamed: bool) -> float:
+    """
+    Return the bytes of gradients that wait to be scattered: of as many weights as are put together at a time.
+
+    LoRA has gradients of its adapters alone.
+    """
+    waits = choice.zero == 2 and choice.shards > 1 and role.engine is Engine.FSDP
+    if not waits and not _is_gathered(role.engine, choice, streamed=streamed):
         return 0.0
-    return (4 * model.layer_parameters + 2 * model.vocab * model.hidden) / choice.tp
+    return _two_layers(model, choice) * trained_parameters(role, model) / model.parameters
 
 
-def _working_set(model: Model, tokens: int, tp: int, c: Constants) -> float:
-    """Return the bytes of one layer's intermediate values."""
-    width = c.fsdp_activation_bytes_per_hidden_moe if model.experts else c.fsdp_activation_bytes_per_hidden
-    return tokens * width * model.hidden / tp
+def _two_layers(model: Model, choice: TrainChoice | FrozenChoice) -> float:
+    return (2 * min(model.layers, 2) * model.layer_parameters + 2 * model.vocab * model.hidden) / choice.tp
 
 
-def _activations(
-    engine: Engine,
-    model: Model,
-    choice: TrainChoice,
-    tokens: int,
-    micro_batches: int,
-    c: Constants,
-    recompute: Recompute,
-) -> float:
-    """Return the bytes of activations that the backward pass needs."""
-    if engine is Engine.MEGATRON:
-        # Sequence parallelism with selective recomputation (Korthikanti et al. 2022, table 2). The first
-        # pipeline stage holds a micro-batch for every stage behind it.
-        in_flight = min(choice.pp, micro_batches)
-        per_layer = tokens * model.hidden * (18 + 4 * model.ffn / model.hidden)
-        return per_layer * model.layers / (choice.tp * choice.pp) * in_flight
-    # A checkpoint or more per layer, and what a layer needs beside them while it is worked on.
-    kept = tokens * kept_bytes_per_layer(model, recompute) / choice.tp
-    checkpoint = 2 * tokens * model.hidden / choice.tp
-    others = max(_working_set(model, tokens, choice.tp, c) - (kept - checkpoint), 0.0)
-    return kept * model.layers / choice.pp + others
-
-
-def kept_bytes_per_layer(model: Model, recompute: Recompute) -> float:
+def _loading(engine: Engine, model: Model, choice: TrainChoice | FrozenChoice, *, streamed: bool) -> float:
     """
-    Return what FSDP keeps of a layer for the backward pass, bytes per token.
+    Return the bytes that loading weights needs beside the shards: the module that is spread at a time, a layer or an embedding.
 
-    ``full``: its input. ``selective``: also the attention's output and every other matrix product, that is query, value, gate and the
-    FFN's output. ``none``: all intermediate values but those of attention (Korthikanti et al. 2022, table 2).
+    It comes in the precision in which it is kept. Where weights are not spread each GPU reads its own.
     """
-    query, value = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    match recompute:
-        case Recompute.FULL:
-            return 2 * model.hidden
-        case Recompute.SELECTIVE:
-            return 2 * (2 * model.hidden + 2 * query + value + model.ffn)
-        case Recompute.NONE:
-            return 18 * model.hidden + 4 * model.ffn
-    assert_never(recompute)
+    if not _is_gathered(engine, choice, streamed=streamed):
+        return 0.0
+    each = bytes_per_parameter(engine, choice)[0] if isinstance(choice, TrainChoice) else 2
+    return each * max(model.layer_parameters, model.vocab * model.hidden) / choice.tp

@@ -10,13 +10,14 @@ When to modify: how choices are listed or pruned. What they *cost* is `placement
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from placement.candidates import Candidate, Candidates, candidates
+from placement.candidates import Candidate, Candidates, candidate, candidates
 from placement.choices import Choice, Part, choices, parts
 from placement.dataflow import StagePlan, Work, dataflow
 from placement.demand import Demand, Refusal, demand
 from placement.hardware import Hardware
+from placement.host_memory import by_moment
 from placement.instance import Instance
 from placement.workload import Role, RoleName
 
@@ -26,7 +27,8 @@ class PricedChoice:
     """
     One choice for one part of a role on one profile, and what it costs.
 
-    ``memory_mib`` is aligned with `Menu.phases`, ``times_us`` with `Menu.operations`.
+    ``memory_mib`` is aligned with `Menu.phases`, ``times_us`` with `Menu.operations`, ``host_mib`` (of the host for each GPU of the
+    group) with `placement.host_memory.moments` of the roles.
     """
 
     choice: Choice
@@ -34,13 +36,15 @@ class PricedChoice:
     times_us: tuple[int, ...]
     memory_mib: tuple[int, ...]
     bound_by: Mapping[Work, str]
+    host_mib: tuple[int, ...]
 
-    def is_as_good_as(self, other: PricedChoice) -> bool:
-        """Whether taking this in place of *other* makes nothing worse, in any term."""
+    def is_as_good_as(self, other: PricedChoice, *, on_host: bool) -> bool:
+        """Whether taking this in place of *other* makes nothing worse, in any term; *on_host*: nor on the host."""
         return (
             self.preference <= other.preference
             and all(a <= b for a, b in zip(self.times_us, other.times_us, strict=True))
             and all(a <= b for a, b in zip(self.memory_mib, other.memory_mib, strict=True))
+            and (not on_host or all(a <= b for a, b in zip(self.host_mib, other.host_mib, strict=True)))
         )
 
 
@@ -113,8 +117,38 @@ def priced_menu(instance: Instance, groups: tuple[Candidate, ...]) -> Menu:
     return _tables(instance, instance.workload.placed, Candidates(groups, is_complete=True), None)
 
 
+def fixed_menu(
+    instance: Instance, groups: Mapping[RoleName, tuple[int, ...]], chosen: Mapping[RoleName, Mapping[Part, Choice]]
+) -> Menu | None:
+    """
+    Return tables in which every role has one group, in rank order, and of every part one choice, whatever it costs.
+
+    None when some choice cannot run there.
+    """
+    roles = instance.workload.placed
+    names = tuple(role.name for role in roles)
+    tps = {tp for role in roles for tp in _tp_sizes(role)}
+    listed = tuple(candidate(instance.machine, instance.rules, gpus, tp_sizes=tps) for gpus in dict.fromkeys(groups.values()))
+    found = _tables(instance, (), Candidates(listed, is_complete=True), None)
+    priced: dict[tuple[RoleName, Part, int], tuple[PricedChoice, ...]] = {
+        (role.name, part, p): () for role in roles for part in parts(role) for p in range(len(found.profiles))
+    }
+    for role in roles:
+        profile = found.profile_of[next(k for k, group in enumerate(listed) if group.gpus == groups[role.name])]
+        hardware = found.profiles[profile]
+        for part in parts(role):
+            choice = chosen[role.name][part]
+            preference = dict(choices(role, part, hardware, supported=instance.rules.supported)).get(choice)
+            cost = demand(role, part, choice, instance.workload, hardware, instance.constants, found.stages)
+            if preference is None or isinstance(cost, Refusal):
+                return None
+            priced[role.name, part, profile] = (_priced(role, choice, preference, cost, found.operations, found.phases, names),)
+    return replace(found, roles=roles, priced=priced)
+
+
 def _tp_sizes(role: Role) -> Iterable[int]:
-    yield from role.layout.tp
+    """Yield the sizes of blocks that exchange activations: those that share sequences are laid like TP blocks."""
+    yield from role.layout.blocks
     if role.rollout is not None:
         yield from role.rollout.tp
 
@@ -175,14 +209,16 @@ def _price(
 ) -> tuple[PricedChoice, ...]:
     """Return the choices worth keeping with their price."""
     kept: list[PricedChoice] = []
+    on_host = instance.machine.knows_host_memory
+    roles = tuple(placed.name for placed in instance.workload.placed)
     for choice, preference in choices(role, part, hardware, supported=instance.rules.supported):
         cost = demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
         if isinstance(cost, Refusal):
             continue
-        priced_choice = _priced(role, choice, preference, cost, operations, phases)
+        priced_choice = _priced(role, choice, preference, cost, operations, phases, roles)
         fits = max(priced_choice.memory_mib) <= room_mib
-        if fits and not any(other.is_as_good_as(priced_choice) for other in kept):
-            kept = [other for other in kept if not priced_choice.is_as_good_as(other)]
+        if fits and not any(other.is_as_good_as(priced_choice, on_host=on_host) for other in kept):
+            kept = [other for other in kept if not priced_choice.is_as_good_as(other, on_host=on_host)]
             kept.append(priced_choice)
     return tuple(kept)
 
@@ -194,6 +230,7 @@ def _priced(
     cost: Demand,
     operations: tuple[tuple[RoleName, Work, int], ...],
     phases: tuple[Work, ...],
+    roles: tuple[RoleName, ...],
 ) -> PricedChoice:
     return PricedChoice(
         choice=choice,
@@ -201,4 +238,5 @@ def _priced(
         times_us=tuple(cost.times_us.get(work, 0) if name is role.name else 0 for name, work, _ in operations),
         memory_mib=tuple(cost.active_mib.get(phase, cost.resident_mib) for phase in phases),
         bound_by=cost.bound_by,
+        host_mib=by_moment(cost.host, role.name, roles),
     )

@@ -86,6 +86,19 @@ class Model:
         return (self.parameters - self.embedding_parameters) / self.layers
 
     @property
+    def expert_parameters(self) -> int:
+        """
+        Parameters of all routed experts: those that one token leaves aside are ``(experts - experts_per_token)/experts`` of them.
+
+        0 in a dense model, and where every token passes every expert, as their share is then not known.
+        """
+        if self.experts <= self.experts_per_token:
+            return 0
+        unused = self.parameters - self.active_parameters
+        routed = unused * self.experts // (self.experts - self.experts_per_token)
+        return min(routed, self.parameters - self.embedding_parameters)
+
+    @property
     def tensors(self) -> int:
         """Tensors of its weights, about: four of attention, two norms and three of every (routed) feed-forward block, in each layer."""
         return self.layers * (6 + 3 * max(self.experts, 1)) + 3

@@ -79,15 +79,15 @@ def need(question: Instance, tables: Menu, role: Role, problem: Problem) -> Need
     fitting = [a for a in alone if a.missing_mib <= 0]
     if fitting:
         fewest, most = min(fitting), max(fitting)
-        says = f"{role.name} needs {gpus(fewest.gpus)} or more, with {_gib_up(fewest.mib)} free on each of {fewest.gpus}"
+        says = f"{role.name} needs {gpus(fewest.gpus)} or more, with {gib_up(fewest.mib)} free on each of {fewest.gpus}"
         if most.gpus > fewest.gpus:
             least = min(a.mib for a in fitting if a.gpus == most.gpus)
-            says += f", or {_gib_up(least)} on each of {most.gpus}"
+            says += f", or {gib_up(least)} on each of {most.gpus}"
         return Need(says, counts=True)
     if alone:
         best = min(alone, key=lambda a: (a.missing_mib, a))
-        where = f"on {gpus(best.gpus)} {role.name} needs at least {_gib_up(best.mib)} on each"
-        return Need(f"{where}, and the tightest of them has {_gib_down(best.room_mib)}", counts=False)
+        where = f"on {gpus(best.gpus)} {role.name} needs at least {gib_up(best.mib)} on each"
+        return Need(f"{where}, and the tightest of them has {gib_down(best.room_mib)}", counts=False)
     wanted = sizes(role, len(question.machine.usable))
     offered = {hardware.gpus for hardware in tables.profiles}
     obstacles = [o for n in wanted if n in offered and (o := _of_size(question, tables, role, n)) is not None]
@@ -102,9 +102,9 @@ def supply(question: Instance, *, more: bool) -> str:
     """Say how many GPUs there are in *question* and what a plan has of each; *more*: the hidden and busy ones among them."""
     rooms = sorted(question.machine.room_mib)
     included = ", the hidden or busy ones included" if more else ""
-    amount = _gib_down(rooms[0])
-    if _gib_down(rooms[-1]) != amount:
-        amount = f"{amount.removesuffix(' GiB')} to {_gib_down(rooms[-1])}"
+    amount = gib_down(rooms[0])
+    if gib_down(rooms[-1]) != amount:
+        amount = f"{amount.removesuffix(' GiB')} to {gib_down(rooms[-1])}"
     each = "" if len(rooms) == 1 else " on each"
     return f"{gpus(len(rooms))} can be used{included}, with {amount}{each}"
 
@@ -169,8 +169,8 @@ def _obstacle(question: Instance, tables: Menu, role: Role, part: Part, hardware
     return _Obstacle(
         _Kind.MEMORY,
         mib,
-        f"on {gpus(hardware.gpus)} {role.name} needs at least {_gib_up(mib)} on each ({when}), "
-        f"the roomiest GPU has {_gib_down(room)}",
+        f"on {gpus(hardware.gpus)} {role.name} needs at least {gib_up(mib)} on each ({when}), "
+        f"the roomiest GPU has {gib_down(room)}",
     )
 
 
@@ -180,7 +180,7 @@ def _shape(role: Role, part: Part, hardware: Hardware) -> _Obstacle:
     says = unsupported(role, part, hardware) or f"{role.name} has no layout on {gpus(size)}"
     if any(choices(role, part, hardware, supported=False)):
         return _Obstacle(_Kind.CARD, -size, says)
-    tps = role.rollout.tp if part is Part.ROLLOUT and role.rollout is not None else role.layout.tp
+    tps = role.rollout.tp if part is Part.ROLLOUT and role.rollout is not None else role.layout.blocks
     cuts = [tp for tp in tps if size % tp == 0 and role.model is not None and role.model.can_share_heads(tp)]
     if cuts and all(hardware.block(tp) is None for tp in cuts):
         return _Obstacle(
@@ -205,9 +205,11 @@ def _or(sizes: tuple[int, ...] | list[int]) -> str:
 # What is needed is rounded up and what there is is rounded down: a need that is not met never reads as if it were.
 
 
-def _gib_up(mib: int) -> str:
+def gib_up(mib: int) -> str:
+    """Return what is needed, in GiB."""
     return f"{math.ceil(mib / 102.4) / 10:.1f} GiB"
 
 
-def _gib_down(mib: int) -> str:
+def gib_down(mib: int) -> str:
+    """Return what there is, in GiB."""
     return f"{math.floor(mib / 102.4) / 10:.1f} GiB"

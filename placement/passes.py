@@ -15,8 +15,16 @@ from operator import itemgetter
 
 from placement.batches import Cut
 from placement.choices import FrozenChoice, TrainChoice
-from placement.collectives import all_reduce_s, gather_s, reduces_in_switch
+from placement.collectives import all_reduce_s, reduces_in_switch
 from placement.constants import Constants
+from placement.exchanges import (
+    expert_exchange_s,
+    gb,
+    over_experts,
+    over_sequences,
+    sequence_exchange_s,
+    side_by_side_s,
+)
 from placement.hardware import Hardware
 from placement.models import Model
 from placement.workload import Engine
@@ -55,6 +63,9 @@ class MicroBatch:
         scattered.
     streamed
         FSDP: bytes that every GPU exchanges with host memory.
+    crossings
+        How often the activations of a layer pass between ranks that share sequences or experts: forward, backward, and where the forward
+        pass is computed again.
     """
 
     flops_per_token: float
@@ -63,18 +74,13 @@ class MicroBatch:
     gathers: int
     scattered: float = 0.0
     streamed: float = 0.0
+    crossings: int = 1
 
 
 def timed(shares: Iterable[Share]) -> Timed:
     """Return the sum of *shares*, bound by the largest (the first of equals)."""
     listed = tuple(shares)
     return Timed(sum(seconds for _, seconds in listed), max(listed, key=itemgetter(1))[0])
-
-
-def gb(bytes_per_s: float) -> str:
-    """Return a bandwidth as people read it."""
-    value = bytes_per_s / 1e9
-    return f"{value:.0f} GB/s" if value >= 10 else f"{value:.2g} GB/s"
 
 
 def passes(
@@ -96,21 +102,28 @@ def passes(
     count = cut.updates * cut.micro_batches
     # What mixtures of experts lose is small products and exchanges between them, on every card alike.
     share = each.mfu if model.experts else mfu(each.mfu, hardware, c)
-    rate = hardware.flops * share * choice.tp * choice.pp
+    rate = hardware.flops * share * choice.tp * choice.pp * choice.sp
     compute = each.flops_per_token * cut.tokens * count / rate
-    reduce = tp_all_reduce_s(model, cut.tokens, choice.tp, hardware, c)
-    reducing = each.reduces * model.layers / choice.pp * count * reduce
-    bubble = (compute + reducing) * (choice.pp - 1) / cut.micro_batches
-    busy = compute + reducing + bubble
+    layers = model.layers / choice.pp * count
+    reducing = each.reduces * layers * tp_all_reduce_s(model, cut.tokens / choice.sp, choice.tp, hardware, c)
+    sequences = each.crossings * layers * sequence_exchange_s(model, cut.tokens, choice, hardware, c)
+    experts = each.crossings * layers * expert_exchange_s(model, cut.tokens, choice, hardware, c)
+    bubble = (compute + reducing + sequences + experts) * (choice.pp - 1) / cut.micro_batches
+    busy = compute + reducing + sequences + experts + bubble
     shares = [(COMPUTE, compute), (over_block(hardware, choice.tp), reducing), (BUBBLE, bubble)]
+    if choice.sp > 1:
+        shares.append((over_sequences(hardware, choice), sequences))
+    if choice.ep > 1:
+        shares.append((over_experts(hardware), experts))
     if engine is not Engine.FSDP:
         return shares
-    gather = data_parallel_s(2 * model.parameters, choice, hardware, c)
+    gather = data_parallel_s(2 * model.parameters, choice, hardware, c) if each.gathers else 0.0
     scatter = data_parallel_s(each.scattered, choice, hardware, c) if each.scattered else 0.0
     network = count * (each.gathers * gather + scatter)
     host = count * each.streamed / hardware.host_bytes_per_s
     exposed = count * gather / model.layers
-    over_ring = f"parameter all-gather over {gb(hardware.ring_bytes_per_s)}"
+    passing = "parameter all-gather" if each.gathers else "gradient reduce-scatter"
+    over_ring = f"{passing} over {gb(hardware.ring_bytes_per_s)}"
     if network + host <= busy:
         return [*shares, (over_ring, exposed)]
     return [(over_ring if network >= host else OFFLOAD, network + host + exposed)]
@@ -145,7 +158,13 @@ def tp_all_reduce_s(model: Model, tokens: float, tp: int, hardware: Hardware, c:
     assert width is not None
     size = 2 * tokens * model.hidden
     return all_reduce_s(
-        size, tp, width, nvlink=hardware.is_block_nvlink(tp), c=c, in_switch=reduces_in_switch(hardware.compute_capability, tp)
+        size,
+        tp,
+        width,
+        nvlink=hardware.is_block_nvlink(tp),
+        c=c,
+        in_switch=reduces_in_switch(hardware.compute_capability, tp),
+        memory_bytes_per_s=hardware.memory_bytes_per_s,
     )
 
 
@@ -161,8 +180,5 @@ def data_parallel_s(
     Return an all-gather or reduce-scatter over the data-parallel ranks, of a model of *size* bytes in all.
 
     Every position in the grid of TP and PP has a ring of its own with its share of the bytes, all at once.
-    NVLinks carry them side by side; other links are shared, and then the whole model passes the bottleneck.
     """
-    rings = choice.tp * choice.pp
-    width = hardware.ring_bytes_per_s if hardware.ring_nvlink else hardware.ring_bytes_per_s / rings
-    return gather_s(size / rings, choice.dp, width, nvlink=hardware.ring_nvlink, c=c)
+    return side_by_side_s(size, choice.tp * choice.pp, choice.shards, hardware, c)

@@ -15,7 +15,7 @@ from placement.assumptions import assumptions
 from placement.errors import InputError, SolverBug
 from placement.inputs import inputs
 from placement.instance import Instance, Objective
-from placement.lift import lift
+from placement.lift import chosen, host_memory, lift
 from placement.lower import Lowered, lower
 from placement.menu import Menu, menu
 from placement.plans import Comparison, Plan
@@ -100,7 +100,9 @@ def plan(instance: Instance, *, solver: SolverName = SolverName.CPSAT, options: 
         result,
         compare,
         verdict=verdict,
-        assumptions=assumptions(instance, tables, result),
+        assumptions=assumptions(
+            instance, tables, result, chosen(lowered, result.answer), host_memory(instance, tables, lowered, result.answer)
+        ),
         inputs=inputs(instance),
     )
     wrong = checking.problems(answer, instance)

@@ -16,31 +16,61 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Tensor, pipeline and data parallel sizes; their product is the number of GPUs."""
+    """
+    Tensor, pipeline and data parallel sizes.
+
+    Their product, and *sp* where sequences are shared (None: they are not), is the number of GPUs. *ep* data-parallel ranks share the
+    experts of a layer (None: each has all).
+    """
 
     tp: int
     pp: int
     dp: int
+    sp: int | None = None
+    ep: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that it fills."""
+        return self.tp * self.pp * self.dp * self.sp_size
+
+    @property
+    def sp_size(self) -> int:
+        """GPUs that share each sequence."""
+        return 1 if self.sp is None else self.sp
+
+    @property
+    def ep_size(self) -> int:
+        """Data-parallel ranks that share the experts of a layer."""
+        return 1 if self.ep is None else self.ep
 
 
 @dataclass(frozen=True, slots=True)
 class TrainPlan:
-    """How a trained role keeps its state."""
+    """How a trained role keeps its state; *zero* is FSDP's ZeRO stage where it is not 3 (None)."""
 
     master: str
     offload: str
     micro_batch_tokens: int
+    zero: int | None = None
+
+    @property
+    def zero_stage(self) -> int:
+        """FSDP's ZeRO stage."""
+        return 3 if self.zero is None else self.zero
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """How generation runs; *replicas* engines of *tp* GPUs each."""
+    """How generation runs; *replicas* engines of *tp* GPUs each. *quantization* and *kv_cache* are None for 16 bits."""
 
     engine: str
     tp: int
     replicas: int
     gpu_memory_utilization: float
     max_num_seqs: int
+    quantization: str | None = None
+    kv_cache: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +112,33 @@ class GpuMemory:
     planned: int
     worst_phase: str | None
     free: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """
+    One host's memory, MiB.
+
+    Parameters
+    ----------
+    host
+        Its name; None where the only host has none.
+    capacity, reserved
+        What it has, and what of it no plan may use; None where that is not known.
+    planned
+        What the plan needs at the worst moment.
+    worst_phase
+        ``run``, or whose weights are being loaded: ``load_actor`` …
+    free
+        ``capacity - reserved - planned``.
+    """
+
+    host: str | None
+    capacity: int | None
+    reserved: int | None
+    planned: int
+    worst_phase: str
+    free: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +262,7 @@ class Plan:
     environment: Mapping[str, str]
     roles: Mapping[str, RolePlan]
     memory_mib: tuple[GpuMemory, ...]
+    host_memory_mib: tuple[HostMemory, ...]
     estimate: Estimate
     proof: Proof
     comparison: Comparison

@@ -23,6 +23,9 @@ from solvers.result import Options, Result, Solve, Status, TermProof
 NO_TIME = "not computed: the time limit was reached"
 PROVEN = "optimal"
 
+FREE = "the rules cost nothing"
+"""How a verdict ends that leaves nothing to say of plans without the rules."""
+
 
 def comparison(instance: Instance, tables: Menu, result: Result, solve: Solve, options: Options, deadline: float) -> Comparison:
     """
@@ -149,7 +152,7 @@ def price(result: Result, compare: Comparison, instance: Instance) -> str:
     if star.bound < star.value:
         return f"rules cost {percent:.1f} % at most (the shortest without them: {seconds(free.step_us)})"
     if percent < 0.05:
-        return "the rules cost nothing"
+        return FREE
     return f"rules cost {percent:.1f} % (the shortest without them: {seconds(free.step_us)})"
 
 

@@ -108,9 +108,11 @@ def _ideal(instance: Instance) -> Problem | None:
     )
     problem = lower(instance, priced_menu(instance, groups)).problem
     most = max(device.capacity for device in problem.devices)
+    known = [mib for mib in problem.hosts if mib is not None]
     return dataclasses.replace(
         problem,
-        devices=tuple(replace(device, capacity=most) for device in problem.devices),
+        devices=tuple(replace(device, capacity=most, host=0) for device in problem.devices),
+        hosts=(sum(known) if len(known) == len(problem.hosts) else None,) if problem.hosts else (),
         shared_reserves=tuple(
             replace(reserve, capacity=(max(reserve.capacity),) * len(reserve.capacity)) for reserve in problem.shared_reserves
         ),

@@ -6,6 +6,7 @@ When to modify: Ray offers another way to run something on a given node, or a no
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import socket
@@ -135,7 +136,7 @@ def _read(
         if offered != len(machine.gpus):
             warnings.append(f"the node {name} has {len(machine.gpus)} GPUs, of which Ray offers {offered}")
         facts = machine.host_facts.get(None, Host())
-        own = {None: Host(facts.memory_mib, facts.cpus, facts.driver, facts.iommu, node["NodeID"], facts.bridges)}
+        own = {None: dataclasses.replace(facts, ray_node_id=node["NodeID"])}
         machines[name] = machine.replace(host_facts=own) if machine.hosts == (None,) else machine
     return machines, tuple(warnings)
 

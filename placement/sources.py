@@ -24,7 +24,7 @@ DEFAULT_MACHINE = "dgx-a100-80gb"
 
 OTHER_HOST = (
     "for another host, save what `nvidia-smi topo -m; nvidia-smi -q` prints there (AMD: `rocm-smi --showtopo --showproductname "
-    "--showmeminfo vram`) and give it as --topology FILE"
+    "--showmeminfo vram`) and name that file in place of live"
 )
 """The way on where no driver answers here."""
 

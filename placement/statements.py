@@ -28,19 +28,22 @@ class Statement:
     Parameters
     ----------
     says
-        Its words; empty for a role, whose need depends on what else holds.
+        Its words; empty for a role and for host memory, whose need depends on what else holds.
     lift
         The question without it.
     role
         The role whose need it is.
     is_slow_to_lift
         Whether questions without it take long to answer.
+    is_host_memory
+        Whether it is what the hosts have.
     """
 
     says: str
     lift: Change
     role: RoleName | None = None
     is_slow_to_lift: bool = False
+    is_host_memory: bool = False
 
 
 def statements(instance: Instance) -> Iterator[Statement]:
@@ -73,6 +76,8 @@ def statements(instance: Instance) -> Iterator[Statement]:
     for why, left_out in _by_reason(machine.unusable).items():
         verb = "are" if len(left_out) > 1 else "is"
         yield Statement(f"GPU {id_ranges(left_out)} {verb} not used: {why}", _with_gpus(left_out))
+    if machine.knows_host_memory:
+        yield Statement("", _any_host_memory, is_host_memory=True)
     for name, least in rules.min_gpus.items():
         yield Statement(f"{name} gets at least {gpus(least)} (rule min_gpus)", _rules(critic_min_gpus=1))
     for role in roles:
@@ -99,6 +104,13 @@ def _resolved(**changes: object) -> Change:
         return i.replace(rules=rules, machine=resolve(i.machine.topology, rules, visible=i.visible))
 
     return change
+
+
+def _any_host_memory(i: Instance) -> Instance:
+    """Forget what memory the hosts have."""
+    topology = i.machine.topology
+    facts = {host: replace(known, memory_mib=None) for host, known in topology.host_facts.items()}
+    return i.replace(machine=resolve(topology.replace(host_facts=facts), i.rules, visible=i.visible))
 
 
 def _by_reason(unusable: Mapping[int, str]) -> dict[str, tuple[int, ...]]:

@@ -77,6 +77,17 @@ class Document:
                 return self._values[part]
         return (1, 1)
 
+    def part(self, *path: str | int) -> Document:
+        """Return the value at *path*, which exists, as a document whose errors point at the lines of this one."""
+        data, depth = self.data, len(path)
+        for step in path:
+            data = data[step]
+
+        def below(places: dict[Path, tuple[int, int]]) -> dict[Path, tuple[int, int]]:
+            return {place[depth:]: position for place, position in places.items() if place[:depth] == path}
+
+        return Document(data, self.name, self._lines, below(self._values), below(self._keys))
+
     def error(self, message: str, path: Path = (), *, key: bool = False) -> InputError:
         """Return *message* as an error that shows the line at *path*."""
         return _error(message, self.name, self._lines, *self.position(path, key=key))

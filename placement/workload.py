@@ -32,7 +32,13 @@ class Schedule(StrEnum):
 
     FULL = "full"
     NONE = "none"
+    ONE_STEP_OFF = "one_step_off"
     ASYNC = "async"
+
+    @property
+    def overlaps_generation(self) -> bool:
+        """Whether generation runs beside training, which takes GPUs of its own."""
+        return self in (Schedule.ONE_STEP_OFF, Schedule.ASYNC)
 
 
 class RoleName(StrEnum):
@@ -89,6 +95,20 @@ class Recompute(StrEnum):
     NONE = "none"
 
 
+class Quantization(StrEnum):
+    """Weights of a generation engine's linear layers: 16 bits, or 8 (embeddings, norms and what is trained keep theirs)."""
+
+    NONE = "none"
+    FP8 = "fp8"
+
+
+class KvCache(StrEnum):
+    """Numbers of the KV cache: as the model's 16 bits, or 8 bits."""
+
+    AUTO = "auto"
+    FP8 = "fp8"
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
@@ -129,11 +149,27 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class LayoutMenu:
-    """Sizes of tensor and pipeline parallelism to choose from; None for *dp* means any that fills the group."""
+    """
+    Sizes of tensor, pipeline and data parallelism to choose from; None for *dp* means any that fills the group.
+
+    Parameters
+    ----------
+    sp
+        Sequence parallelism (Ulysses, FSDP): GPUs that share the tokens of each sequence.
+    ep
+        Expert parallelism (Megatron): data-parallel ranks that share the experts of each layer.
+    """
 
     tp: tuple[int, ...] = (1,)
     pp: tuple[int, ...] = (1,)
     dp: tuple[int, ...] | None = None
+    sp: tuple[int, ...] = (1,)
+    ep: tuple[int, ...] = (1,)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Sizes of the blocks of consecutive ranks that exchange activations in every layer: tp, and tp·sp."""
+        return tuple(dict.fromkeys((*self.tp, *(tp * sp for tp in self.tp for sp in self.sp))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +177,8 @@ class TrainMenu:
     """
     How a trained role may keep its state. Menus are in order of preference.
 
-    What follows *lora* is what published measurements state; a workload file cannot say it: *compiled*, the loss is one kernel;
+    *zero* is what FSDP spreads over its ranks: 1 optimizer, 2 also gradients, 3 also weights. Megatron has *distributed_optimizer* in its
+    place. What follows these is what published measurements state; a workload file cannot say it: *compiled*, the loss is one kernel;
     *in_backward*, the optimizer runs within the backward pass on state that is paged to the host; *frozen_bytes* of a linear weight
     that LoRA leaves as it is, None for those of the master.
     """
@@ -151,6 +188,8 @@ class TrainMenu:
     micro_batch_tokens: tuple[int, ...] = (8192,)
     fused_ce: bool = True
     lora: int = 0
+    zero: tuple[int, ...] = (3,)
+    distributed_optimizer: bool = True
     recompute: Recompute = Recompute.FULL
     compiled: bool = False
     in_backward: bool = False
@@ -159,12 +198,15 @@ class TrainMenu:
 
 @dataclass(frozen=True, slots=True)
 class RolloutMenu:
-    """How generation may run. Menus are in order of preference."""
+    """How generation may run; *sleep* is whether the hybrid engine gives up its memory between phases. Menus are in order of preference."""
 
     engine: Engine = Engine.VLLM
     tp: tuple[int, ...] = (1,)
     gpu_memory_utilization: tuple[float, ...] = (0.6,)
     max_num_seqs: int = 256
+    quantization: tuple[Quantization, ...] = (Quantization.NONE,)
+    kv_cache: tuple[KvCache, ...] = (KvCache.AUTO,)
+    sleep: bool = True
 
 
 @dataclass(frozen=True, slots=True)

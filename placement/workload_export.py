@@ -1,5 +1,5 @@
 """
-A workload as the document that reads back as the same workload: every default written out.
+A workload as the document that reads back as the same workload: every default that a job may want to change written out.
 
 When to modify: `Workload` gets a field.
 """
@@ -79,26 +79,42 @@ def _gpus(role: Role) -> Any:
 
 def _layout(layout: LayoutMenu) -> dict[str, Any]:
     written = {"tp": _menu(layout.tp), "pp": _menu(layout.pp)}
-    return written if layout.dp is None else {**written, "dp": _menu(layout.dp)}
+    if layout.dp is not None:
+        written["dp"] = _menu(layout.dp)
+    usual = LayoutMenu()
+    return written | {name: _menu(getattr(layout, name)) for name in ("sp", "ep") if getattr(layout, name) != getattr(usual, name)}
+
+
+# What few jobs change is written where it is not the default.
 
 
 def _train(train: TrainMenu) -> dict[str, Any]:
-    return {
+    written = {
         "master": _menu(train.master),
         "offload": _menu(train.offload),
         "micro_batch_tokens": _menu(train.micro_batch_tokens),
         "fused_ce": train.fused_ce,
         "lora": train.lora,
     }
+    if train.zero != TrainMenu().zero:
+        written["zero"] = _menu(train.zero)
+    if not train.distributed_optimizer:
+        written["distributed_optimizer"] = False
+    return written
 
 
 def _rollout(rollout: RolloutMenu) -> dict[str, Any]:
-    return {
+    written = {
         "engine": rollout.engine.value,
         "tp": _menu(rollout.tp),
         "gpu_memory_utilization": _menu(rollout.gpu_memory_utilization),
         "max_num_seqs": rollout.max_num_seqs,
     }
+    usual = RolloutMenu()
+    for name in ("quantization", "kv_cache"):
+        if getattr(rollout, name) != getattr(usual, name):
+            written[name] = _menu(getattr(rollout, name))
+    return written if rollout.sleep else {**written, "sleep": False}
 
 
 def _menu(values: tuple[Any, ...]) -> Any:

@@ -144,9 +144,9 @@ class _Reader:
                 "rollout",
                 key=True,
             )
-        if Schedule(self.file.schedule) is Schedule.ASYNC and roles.rollout is None:
+        if Schedule(self.file.schedule).overlaps_generation and roles.rollout is None:
             raise self._fail(
-                "schedule async overlaps generation with training, which takes a `rollout` role "
+                f"schedule {self.file.schedule} overlaps generation with training, which takes a `rollout` role "
                 "with GPUs of its own: add it, or use full",
                 "schedule",
             )

@@ -17,10 +17,12 @@ from placement.strict_yaml import Path as Place
 from placement.workload import (
     Batch,
     Engine,
+    KvCache,
     LayoutMenu,
     Master,
     Offload,
     Precision,
+    Quantization,
     Role,
     RoleName,
     RolloutMenu,
@@ -79,14 +81,26 @@ class RoleReader:
         path = ("roles", name.value)
         model = self._model(role.model, *path, "model")
         train = role.train
+        self._check_sharding(role, path)
         menu = TrainMenu(
             master=tuple(Master(m) for m in _unique(train.master)),
             offload=tuple(Offload(o) for o in _unique(train.offload)),
             micro_batch_tokens=tuple(_unique(train.micro_batch_tokens or [batch.micro_batch_tokens])),
             fused_ce=train.fused_ce,
             lora=train.lora,
+            zero=tuple(_unique(train.zero)),
+            distributed_optimizer=train.distributed_optimizer,
         )
         return Role(name, model, train=menu, **self._common(role, model, path))
+
+    def _check_sharding(self, role: schema.Trained, path: Place) -> None:
+        """Say which key shards the optimizer where that of the other engine was taken."""
+        place, train = (*path, "train"), role.train
+        if role.engine == "fsdp" and not train.distributed_optimizer:
+            message = "engine fsdp has no distributed_optimizer: use zero (1, 2 or 3), or engine: megatron"
+            raise self._fail(message, *place, "distributed_optimizer")
+        if role.engine == "megatron" and train.zero != [3]:
+            raise self._fail("engine megatron has no zero: use distributed_optimizer, or engine: fsdp", *place, "zero")
 
     def _with_hybrid_engine(self, actor: Role, given: schema.Actor) -> Role:
         from placement.workload_schema import Rollout
@@ -173,6 +187,9 @@ class RoleReader:
             tp=self._tp(tp, TP_SIZES, model, tp_path),
             gpu_memory_utilization=tuple(map(float, _unique(role.gpu_memory_utilization))),
             max_num_seqs=role.max_num_seqs,
+            quantization=tuple(Quantization(q) for q in _unique(role.quantization)),
+            kv_cache=tuple(KvCache(k) for k in _unique(role.kv_cache)),
+            sleep=role.sleep,
         )
 
     def _layout(self, layout: schema.Layout, engine: Engine, model: Model, path: Place) -> LayoutMenu:
@@ -184,11 +201,41 @@ class RoleReader:
         stages = tuple(size for size in pp if size <= model.layers)
         if not stages:
             raise self._fail(f"{model.name} has {model.layers} layers: pp cannot be larger", *path, "pp")
+        tp = self._tp(layout.tp, (1,) if engine is Engine.FSDP else TP_SIZES, model, (*path, "tp"))
         return LayoutMenu(
-            tp=self._tp(layout.tp, (1,) if engine is Engine.FSDP else TP_SIZES, model, (*path, "tp")),
+            tp=tp,
             pp=stages,
             dp=tuple(_unique(layout.dp)) if layout.dp else None,
+            sp=self._sp(layout.sp, tp, engine, model, (*path, "sp")),
+            ep=self._ep(layout.ep, engine, model, (*path, "ep")),
         )
+
+    def _sp(
+        self, given: Sequence[int] | None, tps: Sequence[int], engine: Engine, model: Model, path: Place
+    ) -> tuple[int, ...]:
+        """Return the sizes of *given* that share the attention heads of *model* beside one of *tps*."""
+        if max(given or [1]) > 1 and engine is not Engine.FSDP:
+            raise self._fail(f"engine {engine} has no sp: use sp: 1, or engine: fsdp", *path)
+        fitting = tuple(sp for sp in _unique(given or [1]) if any(model.can_share_heads(tp * sp) for tp in tps))
+        if not fitting:
+            raise self._fail(
+                f"tp·sp must divide the attention heads of {model.name} ({model.heads}, with {model.kv_heads} KV heads), "
+                f"with tp {' or '.join(map(str, tps))}",
+                *path,
+            )
+        return fitting
+
+    def _ep(self, given: Sequence[int] | None, engine: Engine, model: Model, path: Place) -> tuple[int, ...]:
+        """Return the sizes of *given* that divide the experts of *model*."""
+        wanted = _unique(given or [1])
+        if max(wanted) > 1 and engine is not Engine.MEGATRON:
+            raise self._fail(f"engine {engine} has no expert parallelism: use ep: 1, or engine: megatron", *path)
+        if max(wanted) > 1 and not model.experts:
+            raise self._fail(f"{model.name} has no experts: use ep: 1", *path)
+        fitting = tuple(ep for ep in wanted if ep == 1 or model.experts % ep == 0)
+        if not fitting:
+            raise self._fail(f"ep must divide the {model.experts} experts of {model.name}", *path)
+        return fitting
 
     def _tp(
         self, given: Sequence[int] | None, default: Sequence[int], model: Model, path: Place

@@ -34,6 +34,11 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _whole(value: Any) -> Any:
+    """Return *value* if it is a whole number; else what no `Literal` of numbers takes for one, as it does ``true`` and 1.0."""
+    return value if type(value) is int else str(value).lower()
+
+
 def _kind(value: Any) -> str:
     """Return which form of a key the user chose."""
     if isinstance(value, dict):
@@ -49,6 +54,10 @@ Shares = Annotated[list[Share], *_MENU]
 Masters = Annotated[list[Literal["fp32", "bf16"]], *_MENU]
 Offloads = Annotated[list[Literal["none", "between", "always"]], *_MENU]
 FrozenOffloads = Annotated[list[Literal["none", "between"]], *_MENU]
+Stage = Annotated[Literal[1, 2, 3], BeforeValidator(_whole)]
+Stages = Annotated[list[Stage], *_MENU]
+Quantizations = Annotated[list[Literal["none", "fp8"]], *_MENU]
+KvCaches = Annotated[list[Literal["auto", "fp8"]], *_MENU]
 Precisions = Annotated[list[Literal["bf16", "fp16"]], *_MENU]
 TrainEngine = Literal["fsdp", "megatron"]
 RolloutEngine = Literal["vllm", "sglang"]
@@ -144,13 +153,22 @@ Gpus = Annotated[
 
 
 class Layout(Strict):
-    """Sizes of tensor, pipeline and data parallelism: a value, or a menu."""
+    """Sizes of tensor, pipeline, data, sequence and expert parallelism: a value, or a menu."""
 
     tp: Counts | None = derived(
         "Tensor parallel", "fsdp: `1`; others: those of `[1, 2, 4, 8]` that divide the attention heads"
     )
     pp: Counts | None = derived("Pipeline parallel", "megatron: `[1, 2]`; others: `1`")
     dp: Counts | None = derived("Data parallel", "what fills the role's GPUs")
+    sp: Counts | None = derived(
+        "Sequence parallel (Ulysses): GPUs that share the tokens of each sequence; fsdp only. "
+        "tp·sp divides the attention heads as `tp` does",
+        "`1`",
+    )
+    ep: Counts | None = derived(
+        "Expert parallel: data-parallel ranks that share the experts of each layer; megatron only. Divides the experts and `dp`",
+        "`1`",
+    )
 
 
 class Train(Strict):
@@ -174,6 +192,13 @@ class Train(Strict):
     lora: int = Field(
         default=0, ge=0, le=65536, description="Rank of LoRA adapters; 0: all parameters are trained"
     )
+    zero: Stages = Field(
+        default=[3],
+        description="ZeRO stage, fsdp only: 1 spreads the optimizer over the ranks, 2 also gradients, 3 also weights (full sharding)",
+    )
+    distributed_optimizer: bool = Field(
+        default=True, description="Megatron only: whether data-parallel ranks share the optimizer state, or each keeps all of it"
+    )
 
 
 class Rollout(Strict):
@@ -187,6 +212,14 @@ class Rollout(Strict):
         default=[0.5, 0.6, 0.7, 0.8], description="Share of a GPU's memory that the engine takes"
     )
     max_num_seqs: Count = Field(default=256, description="Sequences that an engine decodes at a time")
+    quantization: Quantizations = Field(
+        default=["none"], description="`fp8`: linear weights of 8 bits; embeddings and the weight sync keep 16"
+    )
+    kv_cache: KvCaches = Field(default=["auto"], description="`auto`: as the weights, 16 bits; `fp8`: 8 bits")
+    sleep: bool = Field(
+        default=True,
+        description="Whether the hybrid engine frees its memory between its phases; an engine on GPUs of its own never does",
+    )
 
 
 class Placed(Strict):
@@ -309,8 +342,8 @@ class WorkloadFile(Strict):
     algorithm: Literal["ppo", "grpo", "rloo", "remax", "reinforce++", "dapo"] = Field(
         description="Which roles exist and which stages run"
     )
-    schedule: Literal["full", "none", "async"] = Field(
-        default="full", description="Which stages of roles on separate GPUs overlap; a target overrides it"
+    schedule: Literal["full", "none", "one_step_off", "async"] = Field(
+        default="full", description="Which stages of roles on separate GPUs overlap, see above; a target overrides it"
     )
     batch: Batch = Field(description="One step, see `batch`")
     roles: Roles = Field(description="See `roles`")

@@ -12,7 +12,7 @@ text (assumptions, notes); and the step of the trivial plan, which is another pl
 
 When to modify: a rule changes; then one of these modules says the same as `placement.lower` or `placement.candidates` in other
 words. `form` judges the map's build, `choices` what was taken from the menus, `groups` and `domains` which GPUs, `costs` memory and
-times, `proof` the terms, `record` what the map says of its question.
+times, `hosts` host memory, `proof` the terms, `record` what the map says of its question.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from placement.checking.costs import demands, memory_problems, time_problems
 from placement.checking.domains import domain_problems
 from placement.checking.form import form_problems
 from placement.checking.groups import group_problems
+from placement.checking.hosts import host_problems
 from placement.checking.proof import proof_problems
 from placement.checking.record import record_problems
 from placement.instance import Instance
@@ -48,6 +49,7 @@ def problems(plan: Plan, instance: Instance) -> list[str]:
     if chosen or refused:
         return found
     found += memory_problems(plan, instance, costs)
+    found += host_problems(plan, instance, costs)
     found += time_problems(plan, instance, costs)
     found += proof_problems(plan, instance)
     return found

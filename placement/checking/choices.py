@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placement.choices import LEAST_CAPABILITY, runs
+from placement.capabilities import OF_AMD, Feature, least_capability, runs
 from placement.instance import Instance
 from placement.plans import Plan, RolePlan
-from placement.workload import Engine, LayoutMenu, Master, Precision, Role, RoleName
+from placement.workload import Engine, KvCache, LayoutMenu, Master, Precision, Quantization, Role, RoleName
 
 Dished = tuple[str, object, Sequence[object]]
 """What was chosen: its name, the value, and the menu that must have it."""
@@ -43,8 +43,9 @@ def preference(plan: Plan, instance: Instance) -> int:
 
 
 def tp_sizes(chosen: RolePlan) -> set[int]:
-    """Return the TP sizes above one that a role uses."""
-    return ({chosen.layout.tp} | ({chosen.rollout.tp} if chosen.rollout else set())) - {1}
+    """Return the sizes above one of the blocks that a role uses: of TP, and of ranks that share sequences as well."""
+    layout = chosen.layout
+    return ({layout.tp, layout.tp * layout.sp_size} | ({chosen.rollout.tp} if chosen.rollout else set())) - {1}
 
 
 def _dished(chosen: RolePlan, role: Role) -> Iterator[Dished]:
@@ -58,12 +59,15 @@ def _dished(chosen: RolePlan, role: Role) -> Iterator[Dished]:
         yield "master", chosen.train.master, [m.value for m in role.train.master]
         yield "offload", chosen.train.offload, [o.value for o in role.train.offload]
         yield "micro_batch_tokens", chosen.train.micro_batch_tokens, role.train.micro_batch_tokens
+        yield "zero", chosen.train.zero_stage, role.train.zero if role.engine is Engine.FSDP else (3,)
     if chosen.rollout is not None and role.rollout is not None:
         yield "the rollout engine", chosen.rollout.engine, (role.rollout.engine.value,)
         yield "rollout tp", chosen.rollout.tp, role.rollout.tp
         share = chosen.rollout.gpu_memory_utilization
         yield "gpu_memory_utilization", share, role.rollout.gpu_memory_utilization
         yield "max_num_seqs", chosen.rollout.max_num_seqs, (role.rollout.max_num_seqs,)
+        yield "quantization", chosen.rollout.quantization or "none", [q.value for q in role.rollout.quantization]
+        yield "kv_cache", chosen.rollout.kv_cache or "auto", [k.value for k in role.rollout.kv_cache]
     if chosen.offload is not None:
         yield "offload", chosen.offload, [o.value for o in role.offload]
 
@@ -73,6 +77,8 @@ def _layout(chosen: RolePlan, menu: LayoutMenu) -> Iterator[Dished]:
     yield "pp", chosen.layout.pp, menu.pp
     if menu.dp is not None:
         yield "dp", chosen.layout.dp, menu.dp
+    yield "sp", chosen.layout.sp_size, menu.sp
+    yield "ep", chosen.layout.ep_size, menu.ep
 
 
 def _cuts(chosen: RolePlan, role: Role) -> Iterator[str]:
@@ -81,6 +87,9 @@ def _cuts(chosen: RolePlan, role: Role) -> Iterator[str]:
     for tp in sorted(tp_sizes(chosen)):
         if not role.model.can_share_heads(tp):
             yield f"the attention heads of {role.name} ({role.model.heads}, {role.model.kv_heads} KV) cannot be cut by tp {tp}"
+    experts, ep, dp = role.model.experts, chosen.layout.ep_size, chosen.layout.dp
+    if ep > 1 and (not experts or experts % ep or dp % ep):
+        yield f"the {experts} experts of {role.name} cannot be shared by ep {ep} of {dp} data-parallel ranks"
     if chosen.layout.pp > role.model.layers:
         yield f"{role.name} has {role.model.layers} layers, fewer than its {chosen.layout.pp} pipeline stages"
 
@@ -90,23 +99,24 @@ def _unsupported(chosen: RolePlan, role: Role, gpus: Sequence[int], instance: In
     oldest = min(gpus, key=lambda g: (instance.machine.cards[g].compute_capability, g))
     have = instance.machine.cards[oldest].compute_capability
     if instance.rules.supported:
-        for what in dict.fromkeys(_needs(chosen)):
+        for what in {(type(need), need): need for need in _needs(chosen)}.values():  # `fp8` is a word of weights and of the cache
             if not runs(have, what):
-                least = ".".join(map(str, LEAST_CAPABILITY[what]))
-                yield (
-                    f"{role.name} uses {what}, which needs compute capability {least}; GPU {oldest} has "
-                    f"{'.'.join(map(str, have))} (rule supported)"
-                )
+                least = ".".join(map(str, least_capability(what)))
+                card = "is a card of AMD" if have == OF_AMD else f"has {'.'.join(map(str, have))}"
+                used = f"a KV cache of {what}" if isinstance(what, KvCache) else what
+                yield f"{role.name} uses {used}, which needs compute capability {least}; GPU {oldest} {card} (rule supported)"
     first = next((p for p in role.precision if runs(have, p)), None)
     if first is not None and role.precision.index(first) < role.precision.index(Precision(chosen.precision)):
         yield f"{role.name} has precision {chosen.precision}, although its cards run {first}, which stands before it"
 
 
-def _needs(chosen: RolePlan) -> Iterator[Engine | Precision]:
-    """Yield the engines and 16-bit types that a role uses; a master in bf16 is one of them."""
+def _needs(chosen: RolePlan) -> Iterator[Feature]:
+    """Yield the engines, 16-bit types and numbers of 8 bits that a role uses; a master in bf16 is one of them."""
     yield Engine(chosen.engine)
     if chosen.rollout is not None:
         yield Engine(chosen.rollout.engine)
+        yield Quantization(chosen.rollout.quantization or "none")
+        yield KvCache(chosen.rollout.kv_cache or "auto")
     yield Precision(chosen.precision)
     if chosen.train is not None and chosen.train.master == Master.BF16:
         yield Precision.BF16

@@ -22,7 +22,7 @@ from placement.demand import Demand, demand, transfer_us
 from placement.hardware import Hardware
 from placement.instance import Instance
 from placement.plans import GpuMemory, Plan, RolePlan
-from placement.workload import Engine, Master, Offload, Precision, RoleName
+from placement.workload import Engine, KvCache, Master, Offload, Precision, Quantization, RoleName
 from topologies import bandwidth
 
 GB = 1e9
@@ -38,10 +38,10 @@ def demands(plan: Plan, instance: Instance) -> tuple[Demands, list[str]]:
     refused: list[str] = []
     for role in instance.workload.placed:
         chosen = plan.roles[role.name]
-        hardware = _hardware(instance, plan.device_map[role.name], tp_sizes(chosen))
+        hardware = offered(instance, plan.device_map[role.name], tp_sizes(chosen))
         found: list[Demand] = []
         for part in parts(role):
-            cost = demand(role, part, _choice(chosen, part), instance.workload, hardware, instance.constants, stages)
+            cost = demand(role, part, recorded(chosen, part), instance.workload, hardware, instance.constants, stages)
             if isinstance(cost, Demand):
                 found.append(cost)
             else:
@@ -50,27 +50,45 @@ def demands(plan: Plan, instance: Instance) -> tuple[Demands, list[str]]:
     return costs, refused
 
 
-def _choice(chosen: RolePlan, part: Part) -> Choice:
+def recorded(chosen: RolePlan, part: Part) -> Choice:
+    """Return what a plan says of *part* of a role, as the cost model takes it."""
     precision, layout = Precision(chosen.precision), chosen.layout
     match part:
         case Part.TRAIN:
             t = chosen.train
             assert t is not None
             return TrainChoice(
-                layout.tp, layout.pp, layout.dp, precision, Master(t.master), Offload(t.offload), t.micro_batch_tokens
+                layout.tp,
+                layout.pp,
+                layout.dp,
+                precision,
+                Master(t.master),
+                Offload(t.offload),
+                t.micro_batch_tokens,
+                zero=t.zero_stage,
+                sp=layout.sp_size,
+                ep=layout.ep_size,
             )
         case Part.ROLLOUT:
             r = chosen.rollout
             assert r is not None
             return RolloutChoice(
-                Engine(r.engine), r.tp, r.replicas, precision, r.gpu_memory_utilization, r.max_num_seqs
+                Engine(r.engine),
+                r.tp,
+                r.replicas,
+                precision,
+                r.gpu_memory_utilization,
+                r.max_num_seqs,
+                Quantization(r.quantization or "none"),
+                KvCache(r.kv_cache or "auto"),
             )
         case Part.FROZEN:
             assert chosen.offload is not None
-            return FrozenChoice(layout.tp, layout.pp, layout.dp, precision, Offload(chosen.offload))
+            sp, ep = layout.sp_size, layout.ep_size
+            return FrozenChoice(layout.tp, layout.pp, layout.dp, precision, Offload(chosen.offload), sp, ep)
 
 
-def _hardware(instance: Instance, gpus: tuple[int, ...], tps: set[int]) -> Hardware:
+def offered(instance: Instance, gpus: tuple[int, ...], tps: set[int]) -> Hardware:
     """Return what a group offers: its weakest card, its best ring, and its TP blocks all at once."""
     machine, wiring = instance.machine, instance.machine.wiring
     cards = [machine.cards[g] for g in gpus]
@@ -160,6 +178,36 @@ def time_problems(plan: Plan, instance: Instance, costs: Demands) -> Iterator[st
     step = _step_us(plan, stages, times)
     if plan.estimate.step_us != step:
         yield f"the map says a step of {plan.estimate.step_us} µs, the cost model says {step} µs"
+
+
+def work_us(plan: Plan, instance: Instance) -> dict[Work, int]:
+    """
+    Return how long each piece of work of a step takes by itself in *plan*, µs: what a framework's timer around it would show.
+
+    Pieces that *plan* cannot do at all are left out.
+    """
+    costs, _ = demands(plan, instance)
+    times: dict[Work, int] = {}
+    for stage in dataflow(instance.workload):
+        for work in dict.fromkeys(work for _, work in stage.work):
+            alone = StagePlan(work.value, tuple(piece for piece in stage.work if piece[1] is work))
+            if us := _longest_us(plan, instance, alone, costs):
+                times[work] = us
+    return times
+
+
+def step_us(plan: Plan, instance: Instance) -> int:
+    """Return how long a step of *plan* takes by the cost model of *instance*, µs, whatever *plan* itself says."""
+    costs, _ = demands(plan, instance)
+    stages = dataflow(instance.workload)
+    return _step_us(plan, stages, [_longest_us(plan, instance, stage, costs) for stage in stages])
+
+
+def _longest_us(plan: Plan, instance: Instance, stage: StagePlan, costs: Demands) -> int:
+    """Return the time of *stage*: of its longest turn, or of the transfer."""
+    own = _own_us(stage, costs)
+    turns = (sum(own[role] for role in turn) for turn in _turns(plan, tuple(own)))
+    return max([_transfer_us(plan, instance, stage), *turns])
 
 
 def _own_us(stage: StagePlan, costs: Demands) -> dict[RoleName, int]:

@@ -78,8 +78,9 @@ def _shape(chosen: RolePlan, role: Role, gpus: int) -> Iterator[str]:
         if (description is not None) != (part in wanted):
             yield f"{role.name} is planned {'without' if part in wanted else 'with'} its part {part}"
     layout, rollout = chosen.layout, chosen.rollout
-    if min(layout.tp, layout.pp, layout.dp) < 1 or layout.tp * layout.pp * layout.dp != gpus:
-        yield f"the layout tp {layout.tp}, pp {layout.pp}, dp {layout.dp} of {role.name} does not fill {gpus} GPUs"
+    if min(layout.tp, layout.pp, layout.dp, layout.sp_size, layout.ep_size) < 1 or layout.gpus != gpus:
+        shared = "" if layout.sp is None else f", sp {layout.sp}"
+        yield f"the layout tp {layout.tp}, pp {layout.pp}, dp {layout.dp}{shared} of {role.name} does not fill {gpus} GPUs"
     if rollout is None:
         return
     if min(rollout.tp, rollout.replicas) < 1 or rollout.tp * rollout.replicas != gpus:

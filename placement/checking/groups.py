@@ -102,7 +102,7 @@ def _rank_order(role: Role, gpus: Sequence[int], instance: Instance) -> Iterator
 
     Roles of a pool have one order, so that the size may be that of another role, or one that was considered for it.
     """
-    known = {1} | {tp for other in instance.workload.placed for tp in (*other.layout.tp, *_rollout_tps(other))}
+    known = {1} | {tp for other in instance.workload.placed for tp in (*other.layout.blocks, *_rollout_tps(other))}
     if not any(len(gpus) % tp == 0 and sorted(map(sorted, blocks(gpus, tp))) == list(map(list, blocks(gpus, tp))) for tp in known):
         yield f"the rank order {list(gpus)} of {role.name} is none that its TP blocks explain"
 

@@ -76,9 +76,13 @@ def _usage(error: Exception) -> int:
     exit_code = getattr(error, "exit_code", None)
     if show is None or exit_code is None:
         raise error
+    from placement.cli.usage import remedy
+
     text = io.StringIO()
     show(file=text)
-    return _say(text.getvalue().rstrip(), int(exit_code))
+    said = text.getvalue().rstrip()
+    way_on = remedy(error, said)
+    return _say(f"{said}\nInstead: {way_on}" if way_on else said, int(exit_code))
 
 
 def _say(text: str, code: int) -> int:

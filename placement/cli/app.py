@@ -25,15 +25,17 @@ app = typer.Typer(
 
 # What these options take stands here once more than in the modules that read them, so that --help imports none of those.
 OBJECTIVES = ("step", "memory", "gpus", "bandwidth")
+SMALLEST = ("gpus", "card")
 SOLVERS = ("cpsat", "exhaustive", "greedy")
 PRESETS = ("guide", "minimal", "strict", "four", "colocate", "free")
-SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets")
+SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets", "constants")
 SCHEMAS = ("workload",)
 SOURCES = (
     "a file, - (standard input), a shipped name, or live; several of one machine joined by + (topo.txt+gpus.csv), one of several "
     "matrices in a text (topo.txt#2), output of several hosts (pdsh, srun -l), or a cluster in short: 'dgx-h100 x 16 @ 8x50GB/s'."
 )
 MAX_WORKERS = 256
+DEVICES = ("cuda", "cpu")
 
 
 def _completes(words: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -50,7 +52,17 @@ Gpu = Annotated[
     typer.Option("--gpu", metavar="CARDS", help="Cards where no source names them: a100-40gb, or 0-3=a100-40gb,4-7=a100-80gb."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Output = Annotated[Optional[Path], typer.Option("-o", "--output", metavar="FILE", help="Write the result here.")]  # noqa: UP045
+
+
+def _file(path: Path | None) -> Path | None:
+    """Return *path*; None, which is standard output, for ``-``."""
+    return None if path == Path("-") else path
+
+
+Output = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("-o", "--output", metavar="FILE", callback=_file, help="Write the result here; - is standard output."),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
 
 
@@ -98,6 +110,10 @@ def plan(
         Optional[str],  # noqa: UP045
         typer.Option(metavar="IDS", help="GPUs that the job may see, as in CUDA_VISIBLE_DEVICES: 0,1,4-7 or UUIDs."),
     ] = None,
+    host_memory: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="AMOUNT", help="Memory of each host, where it is not what a source says: 1TiB, 512GiB."),
+    ] = None,
     rules: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
@@ -109,6 +125,15 @@ def plan(
     objective: Annotated[
         str, typer.Option(metavar=_among(OBJECTIVES), help="What comes first.", autocompletion=_completes(OBJECTIVES))
     ] = "step",
+    smallest: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar=_among(SMALLEST),
+            help="The inverse question: the fewest GPUs of the machine, or the smallest card in it, on which the job fits; its plan, and "
+            "why the next smaller one does not do.",
+            autocompletion=_completes(SMALLEST),
+        ),
+    ] = None,
     within: Annotated[
         str,
         typer.Option(
@@ -124,6 +149,23 @@ def plan(
     workers: Annotated[
         str, typer.Option(metavar="N", help=f"Solver threads, 1 to {MAX_WORKERS}; the answer is the same.")
     ] = "1",
+    constants: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--constants",
+            metavar="FILE",
+            help="Numbers of the cost model of your own (YAML: name and value), or a map that was planned with such. "
+            "`placement catalog constants` lists them.",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--calibrate",
+            metavar="FILE",
+            help="Measured times of a run's stages (YAML, or a log of verl or NeMo-RL): each stage is scaled to them.",
+        ),
+    ] = None,
     output: Output = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -137,14 +179,39 @@ def plan(
         workload=workload,
         cards=gpu,
         visible=visible,
+        host_memory_mib=None if host_memory is None else options.memory_mib("--host-memory", host_memory),
         rules=rules or [],
         objective=options.choice("--objective", objective, OBJECTIVES),
+        smallest=None if smallest is None else options.choice("--smallest", smallest, SMALLEST),
         within_percent=options.percentage("--within", within),
         time_limit_s=options.seconds("--time-limit", time_limit),
         solver=options.choice("--solver", solver, SOLVERS),
         workers=options.count("--workers", workers, most=MAX_WORKERS),
+        constants=constants,
+        calibrate=calibrate,
         output=output,
         force=force,
+        as_json=as_json,
+    )
+
+
+@app.command(cls=_Command)
+def explain(
+    source: Annotated[str, typer.Argument(metavar="MAP", help="A device map that `placement plan` wrote; - is standard input.")],
+    move: Annotated[
+        str, typer.Option(metavar="PCT", help="Percent by which constants and facts of the machine are moved, 1 to 90.")
+    ] = "20",
+    time_limit: Annotated[str, typer.Option(metavar="S", help="Seconds for all of it; what is left then is named.")] = "60",
+    as_json: AsJson = False,
+) -> int:
+    """What bounds every stage of a plan, and which numbers its choice rests on."""
+    from placement.cli import explain as command
+    from placement.cli import options
+
+    return command.run(
+        source,
+        moved_percent=options.percentage("--move", move, least=1, most=90),
+        time_limit_s=options.seconds("--time-limit", time_limit),
         as_json=as_json,
     )
 
@@ -157,7 +224,7 @@ def topology(
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The same document as YAML: a topology file.")] = False,
     svg: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--svg", metavar="FILE", help="Draw the machine in FILE instead of printing the page."),
+        typer.Option("--svg", metavar="FILE", help="Draw the machine in FILE, - is standard output, instead of printing the page."),
     ] = None,
     force: Force = False,
 ) -> int:
@@ -226,7 +293,7 @@ def catalog(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """List what is shipped: GPUs, models, machines, workloads, rules, presets."""
+    """List what is shipped: GPUs, models, machines, workloads, rules, presets, constants."""
     from placement.cli import catalog as command
     from placement.cli import options
 
@@ -261,3 +328,43 @@ def validate(
     from placement.cli import validate as command
 
     return command.run(folder, as_json=as_json)
+
+
+@app.command(cls=_Command)
+def measure(
+    topology: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="SRC", help="What is known of this host beside what its driver tells: a topology file of it."),
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar=_among(DEVICES),
+            help="What is measured: the GPUs of this host, or the CPU in their place, a rehearsal that no plan uses.",
+            autocompletion=_completes(DEVICES),
+        ),
+    ] = "cuda",
+    processes: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="N", help="With --device cpu: how many GPUs are rehearsed; 2, or those of --topology."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter runs: seconds instead of a minute, with more spread.")] = False,
+    busy: Annotated[bool, typer.Option("--busy", help="Measure although other processes use the GPUs.")] = False,
+    output: Output = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure this host's GPUs with torch: copies, all-reduces, matrix products, memory. A topology file on standard output."""
+    from placement.cli import measure as command
+    from placement.cli import options
+
+    return command.run(
+        topology,
+        device=options.choice("--device", device, DEVICES),
+        processes=None if processes is None else options.count("--processes", processes, most=command.MOST_PROCESSES),
+        quick=quick,
+        busy=busy,
+        output=output,
+        force=force,
+        as_json=as_json,
+    )

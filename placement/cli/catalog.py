@@ -16,7 +16,7 @@ from placement.output import json_text, write_stdout
 
 Row = dict[str, object]
 
-PROSE = ("driver's name", "what", "default", "says")
+PROSE = ("driver's name", "what", "default", "says", "unit", "source")
 """Columns that wrap between words; names, which people copy, stay whole."""
 
 
@@ -29,6 +29,7 @@ def run(kind: str | None, *, as_json: bool) -> int:
         "workloads": _workloads,
         "rules": _rules,
         "presets": _presets,
+        "constants": _constants,
     }
     chosen = {name: rows() for name, rows in listings.items() if kind in (None, name)}
     if as_json:
@@ -101,3 +102,18 @@ def _presets() -> list[Row]:
     from placement.rule_texts import PRESET_TEXTS
 
     return [{"preset": preset.name, "says": preset.says} for preset in PRESET_TEXTS]
+
+
+def _constants() -> list[Row]:
+    from placement.constants import constants, sources
+
+    return [
+        {
+            "name": name,
+            "value": getattr(constants(), name),
+            "unit": said.unit,
+            "obtained": said.obtained,
+            "source": said.source,
+        }
+        for name, said in sources().items()
+    ]

@@ -96,6 +96,7 @@ def nic_table(part: Topology) -> Table | None:
     columns: list[Column] = [
         ("device", "left", [printable(d) if d and d != nic_name(nic, host) else None for nic, d, _ in rows]),
         ("GB/s", "right", [f"{d.gb_per_s:g}" if d and d.gb_per_s is not None else None for _, _, d in rows]),
+        ("state", "left", ["down" if d and d.is_down else "up" if d and d.is_down is False else None for _, _, d in rows]),
         ("PCIe", "left", [port_name(d.pcie) if d else None for _, _, d in rows]),
         ("NUMA", "left", [_stated(d.numa) if d else None for _, _, d in rows]),
         ("closest to", "left", [closest(nic) for nic, _, _ in rows]),
@@ -103,6 +104,11 @@ def nic_table(part: Topology) -> Table | None:
     names = [printable(nic_name(nic, host)) for nic, _, _ in rows]
     runs = _runs(len(rows), columns)
     return _table("NIC", [_names([names[k] for k in run]) for run in runs], _at(runs, columns))
+
+
+def nic_codes(part: Topology) -> set[str]:
+    """Return the codes that say how close NICs are in the tables of a host."""
+    return {code for nics in _closest_nics(part).values() for _, code in nics}
 
 
 def process_table(topology: Topology) -> tuple[Table | None, str | None]:

@@ -17,6 +17,9 @@ from topologies.catalog import machine_names
 
 _HEAD_BYTES = 1 << 16
 _SCHEMA = re.compile(r"""^[ \t{]*["']?schema["']?:[ \t]*["']?placement/([a-z-]+)/v\d""", re.MULTILINE)
+_DOCUMENT = re.compile(r"""(?:[ \t]*(?:#[^\n]*|---[ \t]*)?\r?\n)*+[ \t]*(?:\{|["']?\w+["']?[ \t]*:(?:\s|$))""")
+"""How YAML and JSON begin; prose that shows some of it does not."""
+
 _KINDS = {
     "device-map": ("a device map, which `placement plan` writes", None),
     "topology": ("a topology", "--topology"),
@@ -54,6 +57,12 @@ def reading(wanted: str, source: str, read: Callable[[], Read]) -> Read:
         raise InputError(f"{source} is {what}, not {_KINDS[wanted][0]}: {remedy}") from None
 
 
+def option_of(source: str) -> str | None:
+    """Return the option that takes *source*, if that shows: ``--topology`` or ``--workload``."""
+    kind = _kind(source)
+    return _KINDS[kind][1] if kind is not None else None
+
+
 def _kind(source: str) -> str | None:
     """Return what *source* is, if that shows."""
     if source in workload_names():
@@ -65,7 +74,8 @@ def _kind(source: str) -> str | None:
             text = file.read(_HEAD_BYTES).decode("utf-8-sig", "replace")
     except (OSError, ValueError):
         return None
-    said = _SCHEMA.search(text)
+    is_document = _DOCUMENT.match(text) is not None
+    said = _SCHEMA.search(text) if is_document else None
     if said is not None:
         return said[1] if said[1] in _KINDS else None
-    return next((kind for kind, mark in _MARKS if mark.search(text)), None)
+    return next((kind for kind, mark in _MARKS if (is_document or kind == "topology") and mark.search(text)), None)

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from rich.console import RenderableType
 
-from placement.cli.facts import gpu_words
-from placement.cli.matrix import legend, matrix, peer_access
+from placement.cli.facts import gpu_words, nic_codes
+from placement.cli.matrix import legend, matrix, pair_words, peer_access
 from placement.cli.table import counted
 from placement.cli.wrap import wrapped
 from placement.drawing.roles import spans
 from placement.drawing.shapes import printable
 from topologies.domains import amd_hosts, is_pcie_only, islands
-from topologies.links import DIRECT_KINDS, LinkKind, parse_code
-from topologies.model import Gpu, Pair, Topology
-from topologies.paths import closeness, shared
+from topologies.links import DIRECT_KINDS, PCIE_KINDS, LinkKind, parse_code
+from topologies.model import Pair, Topology
+from topologies.paths import pcie_levels
 from topologies.peer import blocked, summary
 from topologies.peer_kinds import all_kinds
 
@@ -33,6 +33,8 @@ class _Maker:
     link: str
     ask: str
 
+
+_RANK = {kind: rank for rank, kind in enumerate(PCIE_KINDS)}
 
 _NVIDIA = _Maker("NVLink", "join `nvidia-smi topo -m`")
 _AMD = _Maker("XGMI", "join `rocm-smi --showtopo`")
@@ -47,7 +49,11 @@ def linkage(part: Topology, width: int) -> Iterator[RenderableType]:
         yield wrapped(_islands(part, together, maker.link), width)
         yield ""
         yield matrix(part, together, width)
-        yield wrapped(legend(part, together), width)
+        under = _under_direct_links(part)
+        yield wrapped(legend(part, together, others={*nic_codes(part), *under}), width)
+        if under:
+            listed = ", ".join(f"{code} between {pair_words(pairs)}" for code, pairs in under.items())
+            yield wrapped(printable(f"the PCIe paths under {maker.link}: {listed}"), width)
     elif part.links:
         yield wrapped(f"{unknown} (`topo -mp` shows PCIe paths only; {maker.ask})", width)
         yield from _levels(part, part.links, width)
@@ -75,28 +81,18 @@ def _peer_to_peer(part: Topology) -> Iterator[str]:
     yield from peer_access(part, over_host=off)
 
 
-def pcie_levels(part: Topology) -> dict[Pair, str]:
-    """Return how close the pairs of *part* are over PCIe, by what is stated besides links."""
-    found = dict(part.pcie_links)
-    has_switches_only = any(gpu.pcie is not None and gpu.pcie.path and gpu.pcie.root is None for gpu in part.gpus)
-    for a, b in itertools.combinations(part.gpus, 2):
-        kind = closeness(a.pcie, b.pcie, a.numa, b.numa)
-        if kind is None and has_switches_only:
-            kind = _below_switches(a, b)
-        if kind is not None:
-            found.setdefault((a.index, b.index), kind.value)
-    return found
+def _under_direct_links(part: Topology) -> dict[str, list[Pair]]:
+    """Return how close over PCIe pairs are that a direct link joins, as far as it is stated: code → pairs, closest first."""
+    found: dict[str, list[Pair]] = {}
+    for pair, code in sorted(pcie_levels(part).items()):
+        if parse_code(part.link(*pair))[0] in DIRECT_KINDS:
+            found.setdefault(code, []).append(pair)
+    return dict(sorted(found.items(), key=lambda item: _RANK.get(parse_code(item[0])[0], len(_RANK))))
 
 
-def _below_switches(a: Gpu, b: Gpu) -> LinkKind | None:
-    """Return how close two GPUs are by switches and NUMA nodes, where root complexes are not told (NCCL): PHB may be NODE there."""
-    if a.pcie is None or b.pcie is None or None in (a.numa, b.numa):
-        return None
-    if a.numa != b.numa:
-        return LinkKind.SYS
-    if not (common := shared(a.pcie, b.pcie)):
-        return LinkKind.PHB
-    return LinkKind.PIX if common == len(a.pcie.path) == len(b.pcie.path) else LinkKind.PXB
+def has_matrix(part: Topology) -> bool:
+    """Whether `linkage` yields a matrix of *part*, and explains the codes in it and in the tables below."""
+    return bool(part.links or pcie_levels(part))
 
 
 def _levels(part: Topology, levels: Mapping[Pair, str], width: int) -> Iterator[RenderableType]:
@@ -105,7 +101,7 @@ def _levels(part: Topology, levels: Mapping[Pair, str], width: int) -> Iterator[
     unknown = "over the CPU, NODE or SYS is not stated" if are_apart else "not stated"
     yield ""
     yield matrix(shown, (), width)
-    yield wrapped(f"PCIe levels · {legend(shown, (), unknown=unknown)}", width)
+    yield wrapped(f"PCIe levels · {legend(shown, (), others=nic_codes(part), unknown=unknown)}", width)
 
 
 def _have_roots_apart(part: Topology, pair: Pair) -> bool:

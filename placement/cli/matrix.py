@@ -7,7 +7,7 @@ When to modify: how links look on a terminal, or a new code or peer-to-peer stat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
@@ -92,19 +92,36 @@ def matrix(topology: Topology, islands: Sequence[Sequence[int]], width: int) -> 
     return text
 
 
-def legend(topology: Topology, islands: Sequence[Sequence[int]], *, unknown: str = "not stated") -> str:
-    """Return what the codes of the matrix mean, those that occur; *unknown* is what its question marks stand for."""
+def legend(
+    topology: Topology, islands: Sequence[Sequence[int]], *, others: Iterable[str] = (), unknown: str = "not stated"
+) -> str:
+    """
+    Return what the codes of the matrix mean, those that occur.
+
+    Parameters
+    ----------
+    others
+        Further codes that stand near the matrix.
+    unknown
+        What its question marks stand for.
+    """
     n = len(topology.gpus)
     found = {topology.link(i, j) for i, j in itertools.combinations(range(n), 2)}
     words = ["[ ]: inside an island"] if any(len(members) > 1 for members in islands) else []
     if any(parse_code(code)[0] is LinkKind.NVLINK for code in found):
         words.append("NV#: # NVLinks")
-    for kind, meaning in _KINDS.items():
-        if codes := sorted(code for code in found if code is not None and parse_code(code)[0] is kind):
-            words.append(f"{' or '.join(codes)}: {meaning}")
+    words += meanings((*(code for code in found if code is not None), *others))
     if None in found:
         words.append(f"?: {unknown}")
     return " · ".join(words)
+
+
+def meanings(codes: Iterable[str]) -> Iterator[str]:
+    """Yield what *codes* mean, closest first; NVLinks, which say how many they are, are left out."""
+    known = sorted(set(codes))
+    for kind, meaning in _KINDS.items():
+        if alike := [code for code in known if parse_code(code)[0] is kind]:
+            yield f"{' or '.join(alike)}: {meaning}"
 
 
 def peer_access(topology: Topology, *, without: Container[Pair] = (), over_host: Container[Pair] = ()) -> Iterator[str]:
@@ -134,7 +151,7 @@ def _of_kinds(
         states.setdefault(state, []).append(pair)
     working = states.pop("OK", [])
     if working and not states:
-        yield f"{title}: works between {_pairs(working)}"
+        yield f"{title}: works between {pair_words(working)}"
     for state, every in states.items():
         pairs = [pair for pair in every if pair not in without]
         if not pairs:
@@ -142,10 +159,11 @@ def _of_kinds(
         why = f", {_STATES[state]}" if state in _STATES else ""
         is_off = "is unknown" if state == "U" else "is off"
         so = ": copies go through host memory" if all(pair in over_host for pair in pairs) else ""
-        yield f"{title} {is_off} between {_pairs(pairs)} ({printable(state)}{'' if state == 'U' else why}){so}"
+        yield f"{title} {is_off} between {pair_words(pairs)} ({printable(state)}{'' if state == 'U' else why}){so}"
 
 
-def _pairs(pairs: Sequence[Pair]) -> str:
+def pair_words(pairs: Sequence[Pair]) -> str:
+    """Return *pairs* in words: one by one, or how many there are of which GPUs."""
     gpus = sorted({g for pair in pairs for g in pair})
     if len(pairs) > 1 and len(pairs) == len(gpus) * (len(gpus) - 1) // 2:
         return f"all pairs of the GPUs {spans(gpus)}"

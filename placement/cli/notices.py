@@ -1,5 +1,5 @@
 """
-What must not be missed in a plan: GPUs that are left out, links that are unknown, sequences too long, wishes that are broken.
+What must not be missed in a plan: GPUs that are left out, links that are unknown, sequences too long, rough times, broken wishes.
 
 When to modify: a plan can rest on, or give up, something new that its reader would want to know first.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placement.assumptions import must_know
+from placement.assumptions import must_know, rough_times
 from placement.cli.table import counted
 from placement.instance import Instance
 from placement.lower import least_gpus
@@ -20,7 +20,7 @@ from topologies.domains import Level
 
 def notices(plan: Plan, instance: Instance) -> tuple[str, ...]:
     """Return one sentence for each thing that the reader of *plan*, made for *instance*, must not miss."""
-    return (*must_know(instance), *broken_wishes(plan, instance))
+    return (*must_know(instance), *rough_times(instance), *broken_wishes(plan, instance))
 
 
 def broken_wishes(plan: Plan, instance: Instance) -> Iterator[str]:

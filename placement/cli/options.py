@@ -7,10 +7,17 @@ When to modify: an option takes a new kind of value.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from placement.errors import InputError
 from placement.suggest import did_you_mean
+
+_MEMORY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+"""Bytes of a unit."""
+
+MOST_MEMORY_MIB = 2**27
+"""128 TiB, more than any host has."""
 
 
 def choice(option: str, text: str, allowed: Sequence[str]) -> str:
@@ -27,18 +34,18 @@ def choice(option: str, text: str, allowed: Sequence[str]) -> str:
     raise InputError(f"{option} cannot be {text!r}{did_you_mean(text, allowed)}: it takes {_listed(allowed)}")
 
 
-def percentage(option: str, text: str) -> float:
+def percentage(option: str, text: str, *, least: int = 0, most: int = 100) -> float:
     """
     Read a percentage, with or without its sign: ``2``, ``2%``.
 
     Raises
     ------
     InputError
-        If *text* is none from 0 to 100.
+        If *text* is none from *least* to *most*.
     """
     value = _number(text.strip().removesuffix("%"))
-    if value is None or not 0 <= value <= 100:
-        raise InputError(f"{option} cannot be {text!r}: it takes a percentage from 0 to 100, such as 2 or 2%")
+    if value is None or not least <= value <= most:
+        raise InputError(f"{option} cannot be {text!r}: it takes a percentage from {least} to {most}, such as 2 or 2%")
     return value
 
 
@@ -70,6 +77,22 @@ def count(option: str, text: str, *, most: int) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= len(str(most)) and 1 <= int(digits) <= most):
         raise InputError(f"{option} cannot be {text!r}: it takes a whole number from 1 to {most}")
     return int(digits)
+
+
+def memory_mib(option: str, text: str) -> int:
+    """
+    Read an amount of memory with its unit, ``1TiB`` or ``512 GB``; return it in MiB, rounded down.
+
+    Raises
+    ------
+    InputError
+        If *text* is none, less than 1 GiB or more than any host has.
+    """
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([kmgt]i?b)", text.strip().lower())
+    mib = int(float(match[1]) * _MEMORY[match[2]] / 2**20) if match else 0
+    if not 1024 <= mib <= MOST_MEMORY_MIB:
+        raise InputError(f"{option} cannot be {text!r}: it takes the memory of each host, 1GiB to 128TiB, such as 1TiB or 512GiB")
+    return mib
 
 
 def _number(text: str) -> float | None:

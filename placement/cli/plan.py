@@ -7,15 +7,17 @@ When to modify: what the command reads, writes or says.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from placement.assumptions import must_know
+from placement import constants_file
+from placement.assumptions import must_know, overridden
 from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME, kinds
 from placement.cli.say import Progress, note
 from placement.devicemap import SCHEMA, dump, to_document
 from placement.errors import InputError
+from placement.hosts import with_memory
 from placement.instance import Instance, Objective, make_instance
 from placement.output import json_text, refuse_unwritable, write_file, write_stdout
 from placement.planner import Outcome, SolverName, plan
@@ -23,6 +25,7 @@ from placement.prices import seconds
 from placement.rules import PRESETS, Rules, parse_rules
 from placement.sources import machine, visible_gpus
 from solvers.result import Options, Status
+from topologies.model import Topology
 
 
 def run(
@@ -31,12 +34,16 @@ def run(
     workload: str,
     cards: str | None,
     visible: str | None,
+    host_memory_mib: int | None = None,
     rules: list[str],
     objective: str,
+    smallest: str | None = None,
     within_percent: float,
     time_limit_s: float,
     solver: str,
     workers: int,
+    constants: Path | None = None,
+    calibrate: Path | None = None,
     output: Path | None,
     force: bool,
     as_json: bool,
@@ -52,6 +59,15 @@ def run(
                 "(with --json all maps are on standard output)"
             )
         refuse_unwritable(output, force=force)
+    if smallest is not None:
+        from placement.cli import smallest as inverse
+
+        inverse.refuse(smallest, presets=presets, cards=cards, solver=solver, calibrates=calibrate is not None)
+    if presets and calibrate is not None:
+        raise InputError(
+            "--rules all compares the presets, each with another plan: calibrate with one of them, write its map with -o, and give that "
+            "map as --constants"
+        )
     if len(topology) > 1:
         raise InputError("`plan` takes one machine; join sources of one machine with + (topo.txt+gpus.csv)")
     source = topology[0] if topology else None
@@ -62,27 +78,50 @@ def run(
     for warning in found.topology.warnings:
         note(f"warning: {warning}")
     ids = visible_gpus(visible, found)
+    hosts = found.topology if host_memory_mib is None else with_memory(found.topology, host_memory_mib, say=note)
+    overrides = constants_file.read_file(constants) if constants is not None else ()
+    for each in overrides:
+        note(overridden(each))
     options = Options(time_limit_s=time_limit_s, workers=workers)
 
-    def ask(parsed: Rules) -> Instance:
+    def ask(parsed: Rules, machine: Topology = hosts) -> Instance:
         return make_instance(
-            found.topology,
+            machine,
             job,
             parsed,
             visible=ids,
             objective=Objective(objective),
             within_percent=within_percent,
+            overrides=overrides,
         )
 
     if presets:
         return _compare_presets([job.rules or "", *rules], ask, SolverName(solver), options, as_json=as_json)
+    if smallest is not None:
+        chosen = parse_rules(job.rules or "", *rules)
+        looked = inverse.look(smallest, hosts, lambda machine: ask(chosen, machine), SolverName(solver), options)
+        outcome, question = inverse.answer(looked, SolverName(solver), options)
+        return _report(outcome, question, output=output, force=force, as_json=as_json, beside=inverse.document(looked))
     question = ask(parse_rules(job.rules or "", *rules))
+    if calibrate is not None:
+        from placement.cli.calibrate import calibrated
+
+        question = calibrated(question, calibrate, solver=SolverName(solver), options=options)
     with Progress() as progress:
         outcome = plan(question, solver=SolverName(solver), options=replace(options, on_incumbent=progress.update))
     return _report(outcome, question, output=output, force=force, as_json=as_json)
 
 
-def _report(outcome: Outcome, question: Instance, *, output: Path | None, force: bool, as_json: bool) -> int:
+def _report(
+    outcome: Outcome,
+    question: Instance,
+    *,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    beside: Mapping[str, object] | None = None,
+) -> int:
+    """Say what came of *question*; *beside* stands beside it in the JSON document."""
     from placement.cli.notices import notices
     from placement.cli.table import plan_table
 
@@ -93,12 +132,12 @@ def _report(outcome: Outcome, question: Instance, *, output: Path | None, force:
         for line in must_know(question):
             note(line)
         if as_json:
-            write_stdout(json_text(no_plan_document(outcome)))
+            write_stdout(json_text({**no_plan_document(outcome), **(beside or {})}))
         if outcome.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_NO if outcome.status is Status.INFEASIBLE else EXIT_TIME
     table = plan_table(outcome.plan, stream=sys.stderr, notices=notices(outcome.plan, question)).rstrip()
-    text = json_text(to_document(outcome.plan)) if as_json else dump(outcome.plan)
+    text = json_text({**to_document(outcome.plan), **(beside or {})}) if as_json else dump(outcome.plan)
     if outcome.interrupted:
         # The user stopped us: the best plan so far is shown, but no file says that it is the answer.
         note(table)

@@ -47,6 +47,36 @@ def _fall_silent() -> None:
         sys.stderr = None
 
 
+class Status:
+    """
+    One line that is rewritten while something long goes on. Only on a terminal.
+
+    Parameters
+    ----------
+    title
+        What every line begins with.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._shown = False
+        self._enabled = sys.stderr is not None and sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._shown:
+            _write("\r\x1b[K")
+
+    def show(self, text: str) -> None:
+        """Show *text* in place of what was shown before."""
+        if self._enabled:
+            width = shutil.get_terminal_size().columns
+            _write(f"\r\x1b[K{(self._title + text)[: width - 1]}")
+            self._shown = True
+
+
 class Progress:
     """
     One line that is rewritten while the solver works: incumbent, bound and gap. Only on a terminal, and only after a second:

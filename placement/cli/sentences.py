@@ -6,7 +6,7 @@ When to modify: a new fact that people should see and that is no column of a tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from placement.cli.facts import as_range, gpu_words
 from placement.cli.table import counted
@@ -14,7 +14,7 @@ from placement.drawing.network import domain_title, rail_words
 from placement.drawing.shapes import printable
 from placement.hosts import HostGroup, name_list
 from topologies.model import Gpu, Topology
-from topologies.parts import Host, NetworkDomain
+from topologies.parts import BridgeKind, Host, NetworkDomain
 
 _MOST_DOMAINS = 24
 
@@ -48,12 +48,24 @@ def host_facts(topology: Topology, group: HostGroup) -> str | None:
     cpus = [host.cpus for host in known if host.cpus is not None]
     facts += [f"{as_range(cpus)} CPUs"] if cpus else []
     facts += [f"driver {' or '.join(drivers)}"] if (drivers := each(lambda h: h.driver)) else []
+    facts += [f"CUDA {' or '.join(versions)}"] if (versions := each(lambda h: h.cuda)) else []
     facts += [f"IOMMU {' or '.join(modes)}"] if (modes := each(lambda h: h.iommu)) else []
-    acs = [bridge.acs_redirect for host in known for bridge in host.bridges.values()]
-    if any(acs):
-        facts.append(f"ACS redirects peer-to-peer traffic at {sum(map(bool, acs))} of {len(acs)} PCIe bridges")
+    facts += [acs] if (acs := _acs(known)) else []
     label = "each host" if len(group.hosts) > 1 else "host"
     return printable(f"{label}: {', '.join(facts)}") if facts else None
+
+
+def _acs(hosts: Sequence[Host]) -> str | None:
+    """Return at how many bridges ACS redirects; that it is off, too, where that was read. A port up to the processor has none."""
+    bridges = [bridge for host in hosts for bridge in host.bridges.values()]
+    count = sum(bridge.acs_redirect is True for bridge in bridges)
+    if count:
+        return f"ACS redirects peer-to-peer traffic at {count} of {len(bridges)} PCIe bridges"
+    able = [bridge for bridge in bridges if bridge.kind is not BridgeKind.UPSTREAM or bridge.acs_redirect is not None]
+    off = sum(bridge.acs_redirect is False for bridge in able)
+    bridges_off = counted(off, "PCIe bridge")
+    where = f"all {bridges_off}" if off == len(able) else f"{bridges_off} of {len(able)}, not stated of the others"
+    return f"ACS off at {where}" if off else None
 
 
 def network(topology: Topology) -> Iterator[str]:
@@ -63,7 +75,7 @@ def network(topology: Topology) -> Iterator[str]:
         if len(topology.hosts) > 1:
             yield "network: not stated (`placement collect --network FILE` joins it)"
         return
-    yield f"network: {rail_words(net)}".rstrip()
+    yield f"network: {rail_words(net) or 'rails and their speed are not stated'}"
     depth: dict[str, int] = {}
     for number, domain in enumerate(net.domains):
         depth[domain.name] = 1 + depth.get(domain.within or "", 0)

@@ -61,7 +61,8 @@ def _of_the_driver(topology: Topology) -> Iterator[str]:
     said = topology.stated
     has_driver = any(facts.driver for facts in topology.host_facts.values())
     versions = [] if has_driver or not said.get("driver") else [f"driver {said['driver']}"]
-    versions += [f"CUDA {said['cuda']}"] if said.get("cuda") else []
+    has_cuda = any(facts.cuda for facts in topology.host_facts.values())
+    versions += [f"CUDA {said['cuda']}"] if said.get("cuda") and not has_cuda else []
     if versions:
         yield printable(", ".join(versions))
     attached = said.get("attached_gpus")

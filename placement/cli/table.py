@@ -18,8 +18,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from placement.plans import Alternative, GpuMemory, Plan, RolePlan
-from placement.prices import PROVEN, seconds, seconds_down
+from placement.plans import Alternative, GpuMemory, HostMemory, Plan, RolePlan
+from placement.prices import FREE, PROVEN, seconds, seconds_down
 
 WIDTH = 100
 """Columns where nothing says how many there are, and the most that a terminal gets: longer lines read badly."""
@@ -90,6 +90,7 @@ def plan_table(plan: Plan, *, stream: TextIO | None, notices: Iterable[str] = ()
         Text(plan.verdict, style="bold"),
         _roles(plan),
         _memory(plan, width_of(stream)),
+        *map(_host, plan.host_memory_mib),
         *(Text(notice, style="bold yellow") for notice in notices),
         _stages(plan),
         _against(plan),
@@ -123,6 +124,7 @@ def _roles(plan: Plan) -> Table:
     for name, gpus in plan.device_map.items():
         role = plan.roles[name]
         layout = f"{role.layout.tp}×{role.layout.pp}×{role.layout.dp}"
+        layout += "".join(f", {name} {size}" for name, size in (("sp", role.layout.sp), ("ep", role.layout.ep)) if size)
         lines = (gpus[k : k + GPUS_IN_A_LINE] for k in range(0, len(gpus), GPUS_IN_A_LINE))
         table.add_row(name, "\n".join(" ".join(map(str, line)) for line in lines), layout, _runs_as(role))
     return table
@@ -132,11 +134,14 @@ def _runs_as(role: RolePlan) -> str:
     words = [role.model, role.precision]
     if role.train:
         words += [f"{role.engine}, {role.train.master} master", f"offload {role.train.offload}"]
+        words += [f"zero {role.train.zero}"] if role.train.zero else []
     elif not role.rollout:
         words += [role.engine, f"offload {role.offload}"]
     if role.rollout:
         r = role.rollout
         words.append(f"{r.engine} {r.replicas}×tp{r.tp} at {percent(r.gpu_memory_utilization)}")
+        words += [f"{r.quantization} weights"] if r.quantization else []
+        words += [f"{r.kv_cache} KV cache"] if r.kv_cache else []
     return ", ".join(words)
 
 
@@ -154,6 +159,13 @@ def _memory(plan: Plan, width: int) -> Table:
     for memory, (gpu, *numbers) in zip(plan.memory_mib, rows, strict=True):
         table.add_row(gpu, bar(memory, length), *numbers)
     return table
+
+
+def _host(row: HostMemory) -> Text:
+    need = f"memory of {row.host or 'the host'}: {_gib(row.planned)} needed ({row.worst_phase})"
+    if row.capacity is None or row.reserved is None or row.free is None:
+        return Text(f"{need}; what it has is not known (--host-memory)")
+    return Text(f"{need}, {_gib(row.free)} free, {_gib(row.reserved)} of {_gib(row.capacity)} reserved")
 
 
 def bar(row: GpuMemory, length: int = BAR) -> str:
@@ -181,7 +193,7 @@ def _against(plan: Plan) -> Text:
     step, compare = plan.estimate.step_us, plan.comparison
     why = f": {compare.why_not_colocated}" if compare.why_not_colocated else ""
     lines = [f"trivial plan (every role on all GPUs, in turns): {_beside(step, compare.colocated)}{why}"]
-    if compare.lifted:
+    if compare.lifted and not plan.verdict.endswith(FREE):
         free, star = compare.free, plan.proof.objective
         says = free.note if free.step_us is None else f"{_said(free)}, against {seconds(star)} with them"
         lines.append(f"shortest step without the rules ({', '.join(compare.lifted)}): {says}")

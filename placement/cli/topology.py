@@ -14,9 +14,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from placement.cli import EXIT_INPUT, kinds
-from placement.cli.facts import gpu_table, gpu_words, nic_table, process_table
-from placement.cli.linkage import linkage
-from placement.cli.matrix import label_of
+from placement.cli.facts import gpu_table, gpu_words, nic_codes, nic_table, process_table
+from placement.cli.linkage import has_matrix, linkage
+from placement.cli.matrix import label_of, meanings
+from placement.cli.measured import measured_lines
 from placement.cli.missing import missing
 from placement.cli.say import note
 from placement.cli.sentences import fabrics, host_facts, network
@@ -32,12 +33,18 @@ from topologies.documents.document import error_document, to_document
 from topologies.domains import islands
 from topologies.model import Topology
 
+STDOUT = Path("-")
+_OTHER_FORMATS = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".pdf", ".ps", ".eps", ".svgz"})
+"""Ends of the names of pictures that are no SVG."""
+
 _MOST_KINDS = 24
 """Kinds of hosts that are shown; nobody reads more."""
 
 
 def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Path | None, force: bool) -> int:
     """Read and show; return the exit code."""
+    if svg is not None:
+        _refuse_no_place(svg, as_document=as_json or as_yaml)
     try:
         topology = kinds.reading("topology", source, lambda: machine(source, cards=cards, say=note)).topology
     except InputError as error:
@@ -49,8 +56,12 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
     if svg is not None:
         from placement.drawing import draw
 
-        write_file(svg, draw(topology), force=force)
-        note(f"drawn in {svg}")
+        drawing = draw(topology)
+        if svg == STDOUT:
+            write_stdout(drawing)
+        else:
+            write_file(svg, drawing, force=force)
+            note(f"drawn in {svg}")
     if as_json:
         write_stdout(json_text(to_document(topology, islands=islands(topology))))
     elif as_yaml:
@@ -60,6 +71,22 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
     elif svg is None:
         write_stdout(rendered(*page(topology, width_of(sys.stdout)), stream=sys.stdout))
     return 0
+
+
+def _refuse_no_place(svg: Path, *, as_document: bool) -> None:
+    """
+    Refuse a place that is no place for a drawing.
+
+    Raises
+    ------
+    InputError
+        If the file is called like a picture of another format, or a document goes to standard output, too.
+    """
+    if svg.suffix.lower() in _OTHER_FORMATS:
+        name = svg.with_suffix(".svg").name
+        raise InputError(f"--svg {svg}: the drawing is SVG; name it {name}, browsers and Inkscape make other formats of it")
+    if svg == STDOUT and as_document:
+        raise InputError("--svg - and --json or --yaml all write to standard output: give one of them, or name a file for the drawing")
 
 
 def page(topology: Topology, width: int) -> Iterator[RenderableType]:
@@ -89,6 +116,9 @@ def page(topology: Topology, width: int) -> Iterator[RenderableType]:
     if sentences:
         yield ""
     yield from (wrapped(sentence, width) for sentence in sentences)
+    if topology.measured is not None:
+        yield ""
+        yield from (wrapped(line, width) for line in measured_lines(topology))
     lacks = missing(topology)
     if lacks or topology.warnings:
         yield ""
@@ -128,3 +158,6 @@ def _host(topology: Topology, part: Topology, group: HostGroup, width: int) -> I
     if nics is not None:
         yield ""
         yield nics
+    if not has_matrix(part) and (further := list(meanings(nic_codes(part)))):
+        yield ""
+        yield wrapped(" · ".join(further), width)

@@ -6,7 +6,7 @@ When to modify: what a drawing shows besides its hosts.
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +26,7 @@ from placement.drawing.host import HostDrawing
 from placement.drawing.legend import draw_legend
 from placement.drawing.network import network_parts
 from placement.drawing.nic import NicFace, nic_faces, nic_note, nic_width
-from placement.drawing.nvlink import Bundle, bundles, rates
+from placement.drawing.nvlink import Bundle, bundles, no_rate, rates
 from placement.drawing.roles import Tenant, spans, tenants
 from placement.drawing.row import Cell
 from placement.drawing.shapes import Picture, Shape, Text, TextStyle, fit, printable
@@ -34,7 +34,8 @@ from placement.drawing.tree import host_frames
 from placement.hosts import HostGroup, alone, host_groups, name_list, only
 from topologies.domains import amd_hosts, is_pcie_only, islands
 from topologies.graph import machine_graph
-from topologies.model import Topology
+from topologies.model import Pair, Topology
+from topologies.paths import pcie_levels
 from topologies.peer import blocked, in_doubt, summary
 
 _WIDEST_NIC = 140
@@ -67,12 +68,17 @@ def picture(
         for gpu, card in zip(part.gpus, graph.graph["cards"], strict=True)
     ]
     nics = nic_faces(part)
-    width, height = size(faces)
-    cell = Cell(max(width, min(nic_width(nics.values()), _WIDEST_NIC)), height)
+    width = max(size(faces)[0], min(nic_width(nics.values()), _WIDEST_NIC))
     joined = bundles(graph)
     hosts: dict[str | None, Block] = {
         part.gpus[frame.gpus[0]].host: HostBlock(
-            HostDrawing(frame, [b for b in joined if b.gpus[0] in frame.gpus], cell), faces, nics
+            HostDrawing(
+                frame,
+                [b for b in joined if b.gpus[0] in frame.gpus],
+                Cell(width, size([faces[g] for g in frame.gpus])[1]),
+            ),
+            faces,
+            nics,
         )
         for frame in host_frames(graph)
     }
@@ -98,7 +104,7 @@ def picture(
         right = max(right, _MARGIN + sum(block.width + GAP for block in row) - GAP)
         y += max(block.height for block in row) + GAP
     bottom = y - GAP
-    notes = _notes(on_gpu, joined, are_named=all(gpu.name is not None for gpu in part.gpus))
+    notes = _notes(on_gpu, joined, part)
     if nics:
         notes.append(nic_note(part))
     notes += _unusual(topology)
@@ -152,13 +158,22 @@ def describe(topology: Topology, groups: Sequence[HostGroup]) -> str:
     return " ".join(sentences)
 
 
-def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle], *, are_named: bool) -> list[str]:
-    """Return what the numbers in the drawing mean; *are_named* tells that a source names all cards."""
+def _notes(on_gpu: Sequence[Sequence[Tenant]], joined: Sequence[Bundle], part: Topology) -> list[str]:
+    """Return what the numbers in the drawing of *part* mean, and on which hosts a link has none although others have."""
     notes = []
     if any(tenant.rank is not None for there in on_gpu for tenant in there):
         notes.append("number after a role: its rank on that GPU")
     if joined:
-        notes.append(rates(joined, are_named=are_named))
+        notes.append(rates(joined, are_named=all(gpu.name is not None for gpu in part.gpus)))
+    unrated = [bundle for bundle in joined if not all(link.gb_per_s for link in bundle.links.values())]
+    if len(unrated) < len(joined):
+        of_why: dict[str, dict[str | None, None]] = {}
+        for bundle in unrated:
+            members = [part.gpus[g] for g in bundle.gpus]
+            of_why.setdefault(no_rate(are_named=all(gpu.name is not None for gpu in members)), {})[members[0].host] = None
+        for why, hosts in of_why.items():
+            where = f" on {printable(name_list(hosts))}" if len(part.hosts) > 1 else " everywhere"
+            notes.append(f"what the links carry is not known{where}: {why}")
     return notes
 
 
@@ -168,13 +183,32 @@ def _unusual(topology: Topology) -> Iterator[str]:
         yield printable(off)
     if pairs := len(in_doubt(topology)):
         yield f"whether peer-to-peer works is not known of {pairs} pair{'s' * (pairs > 1)} of GPUs"
+    yield from _not_drawn(topology)
+    if topology.network is None and len(topology.hosts) > 1:
+        yield "the network between the hosts is not stated"
+
+
+def _not_drawn(topology: Topology) -> Iterator[str]:
+    """Yield of which pairs of GPUs the link, or whether NVLink joins them beside the PCIe path that is drawn, is not stated."""
     if topology.links and is_pcie_only(topology):
         yield "NVLink is not stated and not drawn: the source shows PCIe paths only"
-    sizes = Counter(gpu.host for gpu in topology.gpus)
-    stated = sum(topology.gpus[i].host == topology.gpus[j].host for i, j in topology.links)
-    unknown = sum(n * (n - 1) // 2 for n in sizes.values()) - stated
-    if unknown:
-        yield f"the link of {unknown} pair{'s' * (unknown > 1)} of GPUs is not stated and not drawn"
+    of_host: dict[str | None, list[int]] = {}
+    for gpu in topology.gpus:
+        of_host.setdefault(gpu.host, []).append(gpu.index)
+    pairs = [pair for gpus in of_host.values() for pair in itertools.combinations(gpus, 2)]
+    unknown = [pair for pair in pairs if pair not in topology.links]
+    levels = pcie_levels(topology) if unknown else {}
+    amd = amd_hosts(topology) if unknown else frozenset()
+    lacks: dict[str, list[Pair]] = {}
+    for pair in unknown:
+        maker = "XGMI" if topology.gpus[pair[0]].host in amd else "NVLink"
+        lacks.setdefault(maker if pair in levels else "the link", []).append(pair)
+    for what, some in lacks.items():
+        hosts = list(dict.fromkeys(topology.gpus[i].host for i, _ in some))
+        of_pairs = f" of {len(some)} pair{'s' * (len(some) > 1)} of GPUs" if len(some) < len(pairs) or what == "the link" else ""
+        where = f" on {name_list(hosts)}" if len(hosts) < len(of_host) else ""
+        so = ": the source shows PCIe paths only" if what != "the link" else ""
+        yield printable(f"{what}{of_pairs}{where} is not stated and not drawn{so}")
 
 
 def _caption(topology: Topology, roles: Mapping[str, Sequence[int]]) -> str:

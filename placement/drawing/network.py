@@ -76,8 +76,9 @@ def rail_words(network: Network) -> str:
     """Return what joins the hosts of *network*: ``8 rails × 50 GB/s on each host``; nothing when that is not stated."""
     rate = f"{network.gb_per_s:g} GB/s" if network.gb_per_s is not None else ""
     if network.rails is not None:
-        return f"{network.rails} rail{'s' * (network.rails != 1)}{f' × {rate}' * bool(rate)} on each host"
-    return f"{rate} for each NIC" if rate else ""
+        rails = f"{network.rails} rail{'s' * (network.rails != 1)}"
+        return f"{rails} × {rate} on each host" if rate else f"{rails} on each host, speed not stated"
+    return f"{rate} for each NIC, rails not stated" if rate else ""
 
 
 def domain_title(domain: NetworkDomain) -> str:

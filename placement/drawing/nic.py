@@ -71,9 +71,9 @@ def nic_note(topology: Topology) -> str:
     """Return what the small boxes are, and what the ports carry where that is stated."""
     rates = {d.gb_per_s for d in topology.nic_details.values() if d.gb_per_s is not None}
     if not rates:
-        return "rounded boxes: NICs"
+        return "small pills: NICs"
     least, most = f"{min(rates):g}", f"{max(rates):g}"
-    return f"rounded boxes: NICs, {least if least == most else f'{least}–{most}'} GB/s in one direction"
+    return f"small pills: NICs, {least if least == most else f'{least}–{most}'} GB/s in one direction"
 
 
 def nic_width(faces: Iterable[NicFace]) -> float:

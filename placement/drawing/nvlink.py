@@ -150,9 +150,13 @@ def rates(bundles: Sequence[Bundle], *, are_named: bool = False) -> str:
                 found.setdefault((link.nvlinks, link.code), set()).add(link.gb_per_s)
     codes = [f"{key[1]} {speed}" for key in sorted(found) if (speed := _speed(found[key]))]
     if not codes and not any(link.gb_per_s for bundle in bundles for link in bundle.links.values()):
-        why = "the catalogue has no such card" if are_named else "no source names the cards"
-        return f"what the links carry is not known: {why}"
+        return f"what the links carry is not known: {no_rate(are_named=are_named)}"
     return f"{', '.join(codes) or 'GB/s:'} between two GPUs, one direction"
+
+
+def no_rate(*, are_named: bool) -> str:
+    """Return why no rate is known of links of cards; *are_named* tells that a source names them."""
+    return "the catalogue has no such card" if are_named else "no source names the cards"
 
 
 def arc_levels(pairs: Collection[Pair], column: Mapping[int, int]) -> dict[Pair, int]:

@@ -199,9 +199,10 @@ class Row:
         room, width, start = edges.right - left - 2 * _PAD, self._cell.width, 0.0
         if all(isinstance(part, int) for part in frame.parts):
             width = nic.filling(in_a_line, room, GAP)
+            strip = foot + self._cell.height  # right below the GPUs, also where a taller box beside stretches this one
         else:
             start = nic.centred(in_a_line, room, width, GAP)
-        strip = bottom - _FOOT - self._nics_height(frame)
+            strip = bottom - _FOOT - self._nics_height(frame)
         return [
             Panel(Box(left, top, edges.right - left, bottom - top), f"frame depth-{frame.depth % 2}", radius=8),
             Text(left + _PAD + 1, bottom - 7, frame.name, TextStyle.FRAME),

@@ -84,8 +84,8 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
     """
     Return one frame per host of the *graph* of a machine.
 
-    What tells nothing gets no box: one GPU alone (but for a NUMA node beside larger ones), and all of the box
-    around it (the name of which then says so). GPUs of an island stand side by side where the boxes allow it.
+    What tells nothing gets no box: one GPU alone (but for a NUMA node beside larger ones, or one of several that a source
+    names), and all of the box around it (the name of which then says so). GPUs of an island stand side by side where the boxes allow it.
     A NIC of which no GPU is known to be near, and of which some codes are not stated, has no place.
     """
     above: Mapping[Device, Device] = graph.graph["above"]
@@ -101,7 +101,7 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
             inside.setdefault(above[node], {})[node] = None
             node = above[node]
     near = {g: island[0] for island in islands(graph) for g in island}
-    numa_matters = any(node[0] == "numa" and _gpus_below(node, inside) > 1 for node in inside)
+    numa_matters = {node for node in inside if node[0] == "host" and _numa_matters(node, inside, graph)}
     placed = _placed(topology)
     order = {nic: place for place, nic in enumerate(topology.nics)}
     only_roots = _only_roots(graph)
@@ -120,7 +120,7 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
                 parts.append(child[1])
             elif child[0] == "nic":
                 (unplaced if node[0] == "host" and child not in placed else nics).append(column[child])
-            elif _leaves(child, inside) == 1 and not (child[0] == "numa" and numa_matters):
+            elif _leaves(child, inside) == 1 and not (child[0] == "numa" and node in numa_matters):
                 parts.extend(frame(child).parts)
             else:
                 parts.append(frame(child))
@@ -131,6 +131,13 @@ def host_frames(graph: networkx.Graph[Device]) -> tuple[Frame, ...]:
         return Frame(name, tuple(sorted(parts, key=key)), *in_order)
 
     return tuple(frame(node) for node in inside if node[0] == "host")
+
+
+def _numa_matters(host: Device, inside: Mapping[Device, Mapping[Device, None]], graph: networkx.Graph[Device]) -> bool:
+    """Whether NUMA nodes of *host* get a box even around one GPU: one has several GPUs, or a source names several nodes."""
+    nodes = [node for node in inside[host] if node[0] == "numa"]
+    named = [node for node in nodes if _label(node, graph) != _UNSTATED]
+    return len(named) > 1 or any(_gpus_below(node, inside) > 1 for node in nodes)
 
 
 def _placed(topology: Topology) -> frozenset[Device]:

@@ -13,7 +13,6 @@ import re
 import statistics
 from collections.abc import Iterator
 
-from placement.errors import InputError
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Part, Row, Unpredictable
@@ -36,8 +35,13 @@ _LATENCY = "latency_us_p2p_enabled"
 
 def group(folder: Folder) -> Group:
     """Return the rows of all matrices of *folder*."""
-    rows = tuple(row for matrix in folder.matrices() for row in _rows(matrix))
-    return Group("links", "links between two GPUs, GB/s in one direction (median of the pairs of a code)", rows)
+    rows: list[Row] = []
+    for matrix in folder.matrices():
+        try:
+            rows += list(_rows(matrix))
+        except Unpredictable as why:  # one document is one row then
+            rows.append(matrix.unfit("GB/s", why))
+    return Group("links", "links between two GPUs, GB/s in one direction (median of the pairs of a code)", tuple(rows))
 
 
 def unpredicted(folder: Folder) -> tuple[str, ...]:
@@ -56,7 +60,7 @@ def _rows(matrix: Record) -> Iterator[Row]:
     codes = stated or [[NOT_STATED] * len(table) for _ in table]
     key = next(key for key, _ in _RATES if matrix.has(key))
     if len(table) != len(codes):
-        raise InputError(f"{key} has {len(table)} rows where links has {len(codes)}", where=matrix.where)
+        raise Unpredictable(f"{key} has {len(table)} rows where links has {len(codes)}")
     by_code: dict[str, list[float]] = {}
     pairs: dict[str, tuple[int, int]] = {}
     for i, row in enumerate(codes):
@@ -66,9 +70,9 @@ def _rows(matrix: Record) -> Iterator[Row]:
                 continue
             code = NOT_STATED if code is None else code
             if not isinstance(code, str) or len(code) > 20:
-                raise InputError(f"links has {code!r} between GPU {i} and {j}, which is no link code", where=matrix.where)
+                raise Unpredictable(f"links has {code!r} between GPU {i} and {j}, which is no link code")
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
-                raise InputError(f"{key} has {value!r} between GPU {i} and {j}, which is no bandwidth", where=matrix.where)
+                raise Unpredictable(f"{key} has {value!r} between GPU {i} and {j}, which is no bandwidth")
             by_code.setdefault(code, []).append(value / directions)
             pairs.setdefault(code, (i, j))
     for code, values in sorted(by_code.items()):
@@ -110,7 +114,7 @@ def _card(matrix: Record, index: int) -> Card:
     if not isinstance(names, list) or not all(isinstance(name, str) and len(name) < 200 for name in names):
         raise matrix.fail("gpus", "a list of the names of GPUs")
     if index >= len(names):
-        raise InputError(f"gpus names {len(names)} GPUs where the matrix has more", where=matrix.where)
+        raise Unpredictable(f"gpus names {len(names)} GPUs where the matrix has more")
     return naming.card(names[index])
 
 
@@ -132,5 +136,5 @@ def _square(matrix: Record, key: str) -> list[list[object]] | None:
     found = matrix.fields[key]
     rows = found if isinstance(found, list) else []
     if not rows or len(rows) > MOST_GPUS or not all(isinstance(row, list) and len(row) == len(rows) for row in rows):
-        raise InputError(f"{key} is a square table of at most {MOST_GPUS} rows", where=matrix.where)
+        raise Unpredictable(f"{key} is a square table of at most {MOST_GPUS} rows")
     return rows

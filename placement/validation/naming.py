@@ -12,13 +12,12 @@ from collections.abc import Mapping
 
 from placement.errors import InputError
 from placement.models import Model, catalogue, from_numbers
+from placement.validation.relatives import ENDINGS, aliases, shipped_bytes
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card, cards
 
-_ENDINGS = ("instruct", "base", "chat", "text", "hf", "it", "fp8", "bf16", "fp16")
-_SAME_SHAPE = {"llama3370b": "llama3170b"}
-"""Models that differ from another one in their training alone."""
-
+_SAME_SIZE = (0.6, 1.5)
+"""Parameters over those that a name says: names round, and some leave embeddings out; another model is farther off."""
 
 _GPT_OSS = {"hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64, "vocab": 201_088, "ffn": 4 * 2880, "experts_per_token": 4}
 _FURTHER: Mapping[str, tuple[Mapping[str, int], float]] = {
@@ -31,10 +30,32 @@ MXFP4 (4.25 bits), all else in 16 bits (its model card).
 """
 
 
-def linear_bytes(name: str) -> float:
-    """Return the bytes of a linear weight of the model called *name*: 16 bits unless the name or the model says otherwise."""
+_ANNOUNCED_BILLIONS = {"nemotronultrav3": 500, "nemotronsuperv3": 120, "nemotronnanov3": 32}
+"""Parameters of models whose names do not say them, as announced (Nemotron 3: NVIDIA, December 2025)."""
+
+
+def billions(name: str) -> float | None:
+    """Return the parameters in billions that the name of a model says (``397B``), or that were announced for it; None without either."""
+    size = re.search(r"(?<![\d.a-z])(\d{1,4}(?:\.\d)?)b\b", name.lower())
+    return float(size[1]) if size else _ANNOUNCED_BILLIONS.get(_plain(name))
+
+
+def linear_bytes(name: str, stated: str = "") -> tuple[float, tuple[str, ...]]:
+    """
+    Return the bytes of a linear weight of the model called *name*, and what was taken for granted for them.
+
+    They are 16 bits unless *stated*, which is the format that a row names, the name or the model says otherwise.
+    """
     further = _FURTHER.get(_plain(name))
-    return further[1] if further else 1.0 if "fp8" in name.lower() else 2.0
+    if further and "fp8" not in stated.lower():
+        return further[1], ()
+    each, said = shipped_bytes(f"{stated} {name}", _plain(name))
+    return each, (said,) if said else ()
+
+
+def granted(name: str) -> tuple[str, ...]:
+    """Return what is taken for granted where the model called *name* is one of the catalogue under another name."""
+    return ("the language part alone, without the encoder of pictures",) if re.search(r"[-_ ]vl[-_ ]", name.lower()) else ()
 
 
 def find(name: str) -> Model:
@@ -47,11 +68,11 @@ def find(name: str) -> Model:
         If the catalogue has no such model.
     """
     plain = _plain(name)
-    found = _models().get(_SAME_SHAPE.get(plain, plain))
+    found = _models().get(plain)
     if found is None:  # a mixture of experts without its active parameters: Qwen3-235B is Qwen3-235B-A22B
         longer = [model for known, model in _models().items() if re.fullmatch(rf"{plain}a\d+b", known)] if plain else []
         found = longer[0] if len(longer) == 1 else None
-    if found is None:
+    if found is None or not _is_of_size(found, name):
         raise Unpredictable(f"the catalogue has no model {name!r}" if name else "the row names no model")
     return found
 
@@ -74,16 +95,22 @@ def described(numbers: Mapping[str, object]) -> Model:
 def find_in(text: str) -> Model:
     """Return the model whose name stands in *text* (``Llama 3.1 8B full finetune``): the longest of several."""
     plain = re.sub(r"[^a-z0-9]", "", text.lower())
-    named = [name for name in _models() if name in plain]
+    named = [name for name, model in _models().items() if name in plain and _is_of_size(model, text)]
     if not named:
         raise Unpredictable(f"no model of the catalogue is named in {text!r}")
     return _models()[max(named, key=len)]
 
 
+def _is_of_size(model: Model, words: str) -> bool:
+    """Whether *model* has about as many parameters as *words* say, if they do: ``Qwen2-57B`` is no Qwen2.5-7B."""
+    size = billions(words)
+    return size is None or _SAME_SIZE[0] <= model.parameters / 1e9 / size <= _SAME_SIZE[1]
+
+
 def _plain(name: str) -> str:
     """Return what all ways of writing a name have in common: ``LLAMA3.1_8B`` is ``meta-llama/Llama-3.1-8B``."""
     bare = re.sub(r"\(.*?\)", "", name.lower()).rpartition("/")[2]
-    words = [word for word in re.split(r"[^a-z0-9]+", bare) if word and word not in _ENDINGS]
+    words = [word for word in re.split(r"[^a-z0-9]+", bare) if word and word not in ENDINGS]
     joined = "".join(words).removeprefix("meta")
     return re.sub(r"(\d+)b(\d+)a?b?$", r"\1ba\2b", joined) if re.search(r"\db\d+a$", joined) else joined
 
@@ -93,6 +120,8 @@ def _models() -> Mapping[str, Model]:
     found: dict[str, Model] = {}
     for name, model in catalogue().items():
         found.setdefault(_plain(name), model)
+    for name, model in list(aliases(found)):
+        found.setdefault(name, model)
     for name, (numbers, _) in _FURTHER.items():
         found[name] = from_numbers({"name": name, **_GPT_OSS, **numbers})
     return found

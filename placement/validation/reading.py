@@ -1,5 +1,8 @@
 """
-Reading a folder of measurements: bounded, strict, and refused in one line that names the file and the field.
+Reading a folder of measurements: bounded and strict.
+
+A file that is damaged as a whole is refused in one line that names it. A row that states what cannot be is `Unpredictable`: it is listed
+with the reason and counted, as tables of publications have gaps, and the other rows are still worth their comparison.
 
 A folder is laid out like the shipped ``placement/data/validation``: same file names and fields. Files may be missing, and rows
 may have further fields, which are left alone.
@@ -13,12 +16,12 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from placement.errors import InputError
-from placement.validation.rows import Unpredictable
+from placement.validation.rows import Row, Unpredictable
 
 SHIPPED = Path(__file__).parent.parent / "data" / "validation"
 """The measurements that come with the package."""
@@ -31,6 +34,7 @@ MOST = 1e18
 
 MOST_COUNT = 1 << 50
 LONGEST_TEXT = 2000
+LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +50,42 @@ class Record:
         The file and the row in it, for messages.
     is_text
         Whether numbers are written as text, as in a table of comma-separated values; empty is then absent.
+    broken
+        Why there are no fields; empty when there are.
     """
 
     fields: Mapping[str, object]
     where: str
     is_text: bool = False
+    broken: str = ""
 
-    def fail(self, key: str, wanted: str) -> InputError:
-        """Return the error that says what *key* has to be."""
-        shown = repr(self.fields.get(key))
-        return InputError(f"{key} is {wanted}, not {shown if len(shown) <= 60 else shown[:57] + '…'}", where=self.where)
+    def fail(self, key: str, wanted: str) -> Unpredictable:
+        """Return the reason that says what *key* has to be."""
+        if self.broken:
+            return Unpredictable(self.broken)
+        if self.fields.get(key) in (None, ""):
+            return Unpredictable(f"{key} is {wanted}, and the row states none")
+        shown = repr(self.fields[key])
+        return Unpredictable(f"{key} is {wanted}, not {shown if len(shown) <= 60 else shown[:57] + '…'}")
+
+    def or_unfit(self, unit: str, make: Callable[[Record], Row]) -> Row:
+        """Return the row that *make* makes of this record; one without values that says why, when it states what cannot be."""
+        try:
+            return make(self)
+        except Unpredictable as why:
+            return self.unfit(unit, why)
+
+    def unfit(self, unit: str, why: Unpredictable) -> Row:
+        """Return a row without values that says *why*, by its place in the file."""
+        place = self.where.rpartition("/")[2]
+        model = self.fields.get("model")
+        shown = f"{place}, {model[:LONGEST_SHOWN]}" if isinstance(model, str) and model else place
+        return Row(shown, unit, None, why=str(why))
 
     def has(self, key: str) -> bool:
         """Whether the row states *key*."""
+        if self.broken:
+            raise Unpredictable(self.broken)
         value = self.fields.get(key)
         return value is not None and not (self.is_text and value == "")
 
@@ -180,10 +207,12 @@ class Folder:
             return ()
         if not isinstance(found, list) or len(found) > MAX_ROWS:
             raise InputError(f"a list of at most {MAX_ROWS} rows is wanted here", where=place)
-        for index, row in enumerate(found):
-            if not isinstance(row, dict):
-                raise InputError("a row is a JSON object", where=f"{place} row {index + 1}")
-        return tuple(Record(row, f"{place} row {index + 1}") for index, row in enumerate(found))
+        return tuple(
+            Record(row, f"{place} row {index + 1}")
+            if isinstance(row, dict)
+            else Record({}, f"{place} row {index + 1}", broken=f"a row is a JSON object, not {type(row).__name__}")
+            for index, row in enumerate(found)
+        )
 
     def table(self, name: str) -> tuple[Record, ...]:
         """Return the rows of the comma-separated values *name*; none when the folder has no such file."""
@@ -196,9 +225,11 @@ class Folder:
             for row in csv.DictReader(io.StringIO(text), strict=True):
                 if len(rows) == MAX_ROWS:
                     raise InputError(f"more than {MAX_ROWS} rows", where=place)
+                where = f"{place} row {len(rows) + 1}"
                 if None in row or None in row.values():
-                    raise InputError("this row has not as many cells as the first line names", where=f"{place} row {len(rows) + 1}")
-                rows.append(Record(row, f"{place} row {len(rows) + 1}", is_text=True))
+                    rows.append(Record({}, where, is_text=True, broken="this row has not as many cells as the first line names"))
+                else:
+                    rows.append(Record(row, where, is_text=True))
         except csv.Error as error:
             raise InputError(f"no comma-separated values: {error}", where=place) from None
         return tuple(rows)

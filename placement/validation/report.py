@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from placement.errors import InputError
 from placement.validation import (
     collectives,
     links,
@@ -23,6 +24,7 @@ from placement.validation.rows import Group, Row
 from placement.validation.scaling import after_scaling, scaled
 
 _KNOWN_LISTS = {"training", "inference"}
+_FILES = ("memory.json", "rl_steps.json", "collectives.json", "train_throughput.csv", "contention.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,9 @@ def report(folder: Folder) -> Report:
     Raises
     ------
     InputError
-        If a file is damaged, or a row states what cannot be.
+        If a file is damaged. A row that states what cannot be is listed with the reason.
     """
+    _has_any(folder)
     dense, experts = rl_steps.groups(folder)
     groups = (
         rollout_memory.group(folder),
@@ -63,6 +66,17 @@ def report(folder: Folder) -> Report:
         weight_sync.group(folder),
     )
     return Report(groups, _unpredicted(folder))
+
+
+def _has_any(folder: Folder) -> None:
+    """Refuse a folder in which nothing is that could be compared, and documents without any list: they are of something else."""
+    if not any((folder.path / name).exists() for name in _FILES) and not folder.matrices():
+        wanted = f"{', '.join(_FILES)} or p2p/*.json"
+        raise InputError(f"{folder.path} holds no measurements: one of {wanted} is looked for")
+    for name in ("memory.json", "rl_steps.json"):
+        if (folder.path / name).exists() and not any(isinstance(value, list | dict) for value in folder.parts(name).values()):
+            lists = "training or inference" if name == "memory.json" else "rows with step_s, or weight_sync"
+            raise InputError(f"this file has no list of rows ({lists})", where=str(folder.path / name))
 
 
 def _unpredicted(folder: Folder) -> tuple[str, ...]:

@@ -1,43 +1,23 @@
 """
-A published run of reinforcement learning as a job that planning knows, and the time of its step.
+What a published run of reinforcement learning was: its model, GPUs, schedule and batch.
 
 When to modify: tables describe runs in other words, or state more of them.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
-from placement.constants import constants
-from placement.dataflow import Work, dataflow
-from placement.demand import Demand, Refusal, demand, transfer_us
-from placement.hardware import Hardware
 from placement.models import Model
 from placement.validation import naming
 from placement.validation.reading import Record
 from placement.validation.rows import Unpredictable
-from placement.validation.setting import hardware, in_8_bits, port_bytes_per_s
-from placement.workload import (
-    Algorithm,
-    Batch,
-    Engine,
-    LayoutMenu,
-    Master,
-    Offload,
-    Precision,
-    Role,
-    RoleName,
-    RolloutMenu,
-    Schedule,
-    TrainMenu,
-    Workload,
-)
+from placement.validation.setting import in_8_bits
+from placement.workload import Batch, Engine, Quantization, Schedule
 from topologies.cards import Card
 
-US = 1e-6
 MOST_GPUS = 1 << 16
 MOST_SEQUENCES = 1 << 24
 MOST_TOKENS = 1 << 24
@@ -54,14 +34,14 @@ MAX_RESPONSE_TOKENS = 16_384
 BATCH = (512, 16, 32)
 """Prompts, samples of each and prompts of an update where a table names none: those of verl's recipes for DAPO."""
 
-UTILIZATION_SHARED, UTILIZATION_ALONE = 0.6, 0.9
-"""Memory that an engine claims beside training (recipes of NeMo-RL), and on GPUs of its own (vLLM's default)."""
-
-MAX_NUM_SEQS = 1024
-"""Sequences at a time, vLLM's default on cards of 80 GB and more."""
+LONG_TOKENS, SHARING = 16_384, 4
+"""Sequences of so many tokens and more are shared by so many GPUs in training (Ulysses) in verl's recipes for FSDP."""
 
 SAMPLES = 32
 """Samples of each prompt in NeMo-RL's recipes."""
+
+_LENGTHS = ("max_response", "max_seq", "avg_seq", "mean_response")
+_COUNTS = ("train_batch_prompts", "gen_gbs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +53,16 @@ class Run:
     ----------
     train_gpus, rollout_gpus
         GPUs of both sides; none for the rollout when the same GPUs do both in turns.
-    overlaps
-        Whether generation and training run at the same time, each on the other's last result.
+    schedule
+        Whether generation and training take turns or run at the same time, and whether generation then waits for its longest
+        answer.
     has_old, has_ref
         Whether the trainer computes log-probabilities of its own, and of a reference.
+    ep
+        Ranks that share the experts of a mixture, as many as the row says or, where Megatron spreads them over tensor parallel ranks
+        too, as the data parallel ones can.
+    sp
+        GPUs that share a sequence in training.
     rollout_tp
         None when the row does not say it: the smallest that starts.
     """
@@ -85,12 +71,15 @@ class Run:
     card: Card
     train_gpus: int
     rollout_gpus: int
-    overlaps: bool
+    schedule: Schedule
     batch: Batch
     engine: Engine
     tp: int
     pp: int
+    ep: int
+    sp: int
     rollout_tp: int | None
+    quantization: Quantization
     has_old: bool
     has_ref: bool
     assumed: tuple[str, ...]
@@ -105,35 +94,57 @@ def read_run(record: Record) -> Run:
     Unpredictable
         If the row leaves out what nothing can be assumed for.
     """
-    assumed: list[str] = []
     model = naming.find(record.text("model"))
+    assumed: list[str] = list(naming.granted(record.text("model")))
     card = naming.card(record.text("system") or record.text("hardware"))
     gpus = record.needed("n_gpus", most=MOST_GPUS)
     mode = record.words("mode", "policy")
     train, rollout = _split(mode, gpus)
-    is_off_policy = re.search(r"off|async", mode) is not None
-    tp, pp, is_megatron = _layout(record)
+    tp, pp, ep, is_megatron = _layout(record)
     if train % (tp * pp):
         raise Unpredictable(f"{train} GPUs do not hold layouts of {tp * pp}")
-    if "fp8" in record.words("precision"):
+    quantization = Quantization.FP8 if "fp8" in record.words("precision") else Quantization.NONE
+    if quantization is Quantization.FP8:
         card = in_8_bits(card)
-        assumed.append("matrix products in 8 bits, all else in 16")
+        assumed.append("matrix products and the engine's weights in 8 bits, all else in 16")
     old = record.number("old_logprob_s")
+    batch = _batch(record, assumed)
+    sp = 1
+    if not is_megatron and batch.micro_batch_tokens >= LONG_TOKENS and train % SHARING == 0 and model.can_share_heads(SHARING):
+        sp = SHARING
+        assumed.append(f"sequences shared by {SHARING} GPUs")
     return Run(
         model=model,
         card=card,
         train_gpus=train,
         rollout_gpus=rollout,
-        overlaps=is_off_policy and "staleness 0)" not in mode,
-        batch=_batch(record, assumed),
+        schedule=schedule_of(mode),
+        batch=batch,
         engine=Engine.MEGATRON if is_megatron else Engine.FSDP,
         tp=tp,
         pp=pp,
+        ep=math.gcd(ep, model.experts, train // (tp * pp)) if model.experts else 1,
+        sp=sp,
         rollout_tp=_first(record.text("gen_tp_pp")),
+        quantization=quantization,
         has_old=bool(old) or "fully async" not in mode,
         has_ref=record.has("ref_s") or record.has("gen_gbs"),
         assumed=tuple(assumed),
     )
+
+
+def schedule_of(mode: str) -> Schedule:
+    """
+    Return the schedule that a table calls *mode*.
+
+    ``fully async`` goes on with long answers after each weight sync (partial rollouts); at staleness 0 it may not: answers
+    stream to the trainer, and both sides wait for each other before the sync, as they do one step off.
+    """
+    if re.search(r"staleness 0(?![.\d])", mode) or re.search(r"(one|1|\d)[- ]?steps? ?-?off|\d ?-?off", mode):
+        return Schedule.ONE_STEP_OFF
+    if re.search(r"off|async", mode):
+        return Schedule.ASYNC if "async" in mode else Schedule.ONE_STEP_OFF
+    return Schedule.FULL
 
 
 def _split(mode: str, gpus: int) -> tuple[int, int]:
@@ -153,14 +164,14 @@ def _split(mode: str, gpus: int) -> tuple[int, int]:
     return parts
 
 
-def _layout(record: Record) -> tuple[int, int, bool]:
-    """Return tensor and pipeline parallel sizes of the trainer, and whether it is Megatron."""
+def _layout(record: Record) -> tuple[int, int, int, bool]:
+    """Return tensor, pipeline and expert parallel sizes of the trainer, and whether it is Megatron."""
     text = record.text("train_layout")
     sizes = [int(size) for size in re.findall(r"\b\d{1,4}\b", text)]
     if len(sizes) >= 3:  # [TP, CP, EP, PP, VPP]: n/a is no number, so that PP is the last one, or the last but one
         has_virtual = "n/a" not in text
-        return max(sizes[0], 1), max(sizes[-2 if has_virtual else -1], 1), True
-    return 1, 1, "megatron" in record.words("engine", "mode")
+        return max(sizes[0], 1), max(sizes[-2 if has_virtual else -1], 1), max(sizes[2], 1), True
+    return 1, 1, 1, "megatron" in record.words("engine", "mode")
 
 
 def _first(text: str) -> int | None:
@@ -169,6 +180,8 @@ def _first(text: str) -> int | None:
 
 
 def _batch(record: Record, assumed: list[str]) -> Batch:
+    if not any(map(record.has, _LENGTHS)) and not any(map(record.has, _COUNTS)):
+        raise Unpredictable("the row states neither how long answers are nor how many a step has")
     mean, longest = _lengths(record, assumed)
     whole = record.count("gen_gbs", most=MOST_SEQUENCES)
     if whole is not None:
@@ -207,81 +220,3 @@ def _lengths(record: Record, assumed: list[str]) -> tuple[int, int]:
     if not 1 <= mean <= longest:
         raise Unpredictable(f"a mean response of {mean} tokens is not between 1 and {longest}")
     return mean, longest
-
-
-# ── the step ────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def step_s(run: Run) -> tuple[float, Mapping[str, float]]:
-    """
-    Return the time of a step, seconds, and that of each piece of work.
-
-    Raises
-    ------
-    Unpredictable
-        If planning would refuse the run.
-    """
-    actor = Role(
-        RoleName.ACTOR,
-        run.model,
-        run.engine,
-        layout=LayoutMenu((run.tp,), (run.pp,)),
-        train=TrainMenu(),
-        rollout=None if run.rollout_gpus else RolloutMenu(),
-    )
-    roles = [actor]
-    if run.rollout_gpus:
-        roles.append(Role(RoleName.ROLLOUT, run.model, Engine.VLLM, rollout=RolloutMenu()))
-    if run.has_ref:
-        roles.append(Role(RoleName.REF, run.model, run.engine))
-    schedule = Schedule.ASYNC if run.overlaps else Schedule.FULL
-    job = Workload(Algorithm.GRPO, run.batch, tuple(roles), schedule)
-    train = hardware(run.card, run.train_gpus)
-    times = dict(_train(run, job, actor, train))
-    rollout, where = (roles[1], hardware(run.card, run.rollout_gpus)) if run.rollout_gpus else (actor, train)
-    for work, us in _rollout(run, job, rollout, where).items():
-        times[work] = max(times.get(work, 0), us)
-    if run.rollout_gpus:
-        uplink = port_bytes_per_s(run.card) * min(run.train_gpus, run.rollout_gpus, 8)
-        times[Work.SYNC_WEIGHTS] = max(times[Work.SYNC_WEIGHTS], transfer_us(run.model, uplink / 1e9, constants()))
-    if not run.has_old:
-        times.pop(Work.OLD_LOG_PROBS)
-    seconds = {work.value: us * US for work, us in times.items()}
-    sync = seconds[Work.SYNC_WEIGHTS.value]
-    busy = sum(seconds.values()) - sync
-    generation = seconds[Work.GENERATE.value]
-    return (max(generation, busy - generation) if run.overlaps else busy) + sync, seconds
-
-
-def _train(run: Run, job: Workload, actor: Role, where: Hardware) -> dict[Work, int]:
-    dp = run.train_gpus // (run.tp * run.pp)
-    offload = Offload.NONE if run.rollout_gpus else Offload.BETWEEN
-    choice = TrainChoice(run.tp, run.pp, dp, Precision.BF16, Master.FP32, offload, run.batch.micro_batch_tokens)
-    times = dict(_times(actor, Part.TRAIN, choice, job, where))
-    ref = job.role(RoleName.REF)
-    if ref is not None:
-        frozen = FrozenChoice(run.tp, run.pp, dp, Precision.BF16, Offload.BETWEEN)
-        times |= _times(ref, Part.FROZEN, frozen, job, where)
-    return times
-
-
-def _rollout(run: Run, job: Workload, role: Role, where: Hardware) -> Mapping[Work, int]:
-    share = UTILIZATION_ALONE if run.rollout_gpus else UTILIZATION_SHARED
-    sizes = (run.rollout_tp,) if run.rollout_tp else (1, 2, 4, 8, 16)
-    refusal: Unpredictable | None = None
-    for tp in sizes:
-        if where.gpus % tp or where.block(tp) is None:
-            continue
-        choice = RolloutChoice(Engine.VLLM, tp, where.gpus // tp, Precision.BF16, share, MAX_NUM_SEQS)
-        try:
-            return _times(role, Part.ROLLOUT, choice, job, where)
-        except Unpredictable as why:
-            refusal = why
-    raise refusal or Unpredictable(f"{where.gpus} GPUs do not hold engines of tp {' or '.join(map(str, sizes))}")
-
-
-def _times(role: Role, part: Part, choice: Choice, job: Workload, where: Hardware) -> Mapping[Work, int]:
-    found: Demand | Refusal = demand(role, part, choice, job, where, constants(), dataflow(job))
-    if isinstance(found, Refusal):
-        raise Unpredictable(found.why)
-    return found.times_us

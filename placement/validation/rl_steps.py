@@ -6,9 +6,12 @@ When to modify: a list of ``rl_steps.json`` states its steps in other fields.
 
 from __future__ import annotations
 
+import functools
+
 from placement.validation import naming
-from placement.validation.reading import Folder, Record
-from placement.validation.rl_run import read_run, step_s
+from placement.validation.reading import LONGEST_TEXT, Folder, Record
+from placement.validation.rl_run import read_run
+from placement.validation.rl_time import step_s
 from placement.validation.rows import Group, Part, Row, Unpredictable
 
 FILE = "rl_steps.json"
@@ -25,7 +28,7 @@ def groups(folder: Folder) -> tuple[Group, Group]:
     experts: list[Row] = []
     for name in lists(folder):
         for record in folder.records(folder.parts(FILE)[name], f"{FILE}: {name}"):
-            (experts if has_experts(record) else dense).append(_row(record, name))
+            (experts if has_experts(record) else dense).append(record.or_unfit("s", functools.partial(_row, listed=name)))
     return (
         Group("rl_step_dense", "a step of reinforcement learning, dense models, s", tuple(dense)),
         Group("rl_step_moe", "a step of reinforcement learning, mixtures of experts, s", tuple(experts)),
@@ -54,10 +57,13 @@ def unpredicted(folder: Folder) -> tuple[str, ...]:
 
 def has_experts(record: Record) -> bool:
     """Whether the model of the row is a mixture of experts; by its name where the catalogue does not know it."""
+    name = record.fields.get("model")
+    if not isinstance(name, str) or len(name) > LONGEST_TEXT:
+        return False
     try:
-        return naming.find(record.text("model")).experts > 0
+        return naming.find(name).experts > 0
     except Unpredictable:
-        return naming.sounds_like_experts(record.text("model"))
+        return naming.sounds_like_experts(name)
 
 
 def _row(record: Record, listed: str) -> Row:
@@ -73,10 +79,11 @@ def _row(record: Record, listed: str) -> Row:
     try:
         run = read_run(record)
         seconds, pieces = step_s(run)
+        stages = {key: record.number(key) for keys in _STAGES.values() for key in keys}
     except Unpredictable as why:
         return Row(name, "s", measured, why=str(why), framework=framework, model=model, source=source)
     parts = tuple(
-        Part(stage, next((found for key in _STAGES.get(stage, ()) if (found := record.number(key))), None), seconds_of_it)
+        Part(stage, next((found for key in _STAGES.get(stage, ()) if (found := stages[key])), None), seconds_of_it)
         for stage, seconds_of_it in pieces.items()
     )
     return Row(name, "s", measured, seconds, assumed=run.assumed, parts=parts, framework=framework, model=run.model.name, source=source)

@@ -29,7 +29,7 @@ def group(folder: Folder) -> Group:
     """Return the rows of ``memory.json``, list ``inference``."""
     records = folder.records(folder.parts("memory.json").get("inference"), "memory.json: inference")
     title = "weights or KV cache of a generation engine, GiB per GPU (the farther one)"
-    return Group("rollout_memory", title, tuple(map(_row, records)))
+    return Group("rollout_memory", title, tuple(one.or_unfit("GiB", _row) for one in records))
 
 
 def _row(record: Record) -> Row:
@@ -44,12 +44,13 @@ def _row(record: Record) -> Row:
     source = record.text("source")
     try:
         predicted, assumed = _predicted(record)
+        tokens = _tokens(record)
     except Unpredictable as why:
         key = counted[-1]
         return Row(f"{name}, {key}", "GiB", measured[key], why=str(why), source=source)
     key = max(counted, key=lambda one: abs(predicted[one] / measured[one] - 1))
     parts = tuple(Part(one, measured.get(one), predicted[one]) for one in measured if one != key)
-    return Row(f"{name}, {key}", "GiB", measured[key], predicted[key], assumed=assumed, parts=(*parts, *_tokens(record)), source=source)
+    return Row(f"{name}, {key}", "GiB", measured[key], predicted[key], assumed=assumed, parts=(*parts, *tokens), source=source)
 
 
 def _predicted(record: Record) -> tuple[dict[str, float], tuple[str, ...]]:
@@ -58,7 +59,7 @@ def _predicted(record: Record) -> tuple[dict[str, float], tuple[str, ...]]:
     share = record.number("gpu_memory_utilization", most=1.0) or DEFAULT_UTILIZATION
     where = hardware(card, tp)
     choice = RolloutChoice(Engine.VLLM, tp, 1, Precision.BF16, share, default_sequences(card))
-    each = 1.0 if "fp8" in record.words("precision", "quantization") else naming.linear_bytes(record.text("model"))
+    each, granted = naming.linear_bytes(record.text("model"), record.words("precision", "quantization").strip())
     batch = Batch(1, 1, 1, 1, LONGEST, 1, LONGEST)
     space = engine_memory.engine_space(model, choice, batch, where, constants(), linear_bytes=each)
     if space.kv_mib <= 0:
@@ -68,7 +69,7 @@ def _predicted(record: Record) -> tuple[dict[str, float], tuple[str, ...]]:
         "kv": space.kv_mib / GIB,
         "activation + non_torch": space.activation_mib / GIB,
     }
-    return predicted, (f"{share:g} of the memory is claimed",)
+    return predicted, (f"{share:g} of the memory is claimed", *granted, *naming.granted(record.text("model")))
 
 
 def default_sequences(card: Card) -> int:

@@ -36,7 +36,7 @@ class Row:
     unit
         Of both values.
     measured, predicted
-        The two values; *predicted* is None when nothing predicts the row.
+        The two values; *predicted* is None when nothing predicts the row, *measured* when the row states no value that can be one.
     why
         Why it cannot be predicted; None when it is.
     assumed
@@ -51,7 +51,7 @@ class Row:
 
     name: str
     unit: str
-    measured: float
+    measured: float | None
     predicted: float | None = None
     why: str | None = None
     assumed: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Row:
     @property
     def error_percent(self) -> float | None:
         """How far the prediction is above (+) or below (-) the measurement, percent."""
-        return None if self.predicted is None else 100 * (self.predicted / self.measured - 1)
+        return None if self.predicted is None or self.measured is None else 100 * (self.predicted / self.measured - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Group:
     @property
     def predicted(self) -> tuple[Row, ...]:
         """The rows that have a prediction."""
-        return tuple(row for row in self.rows if row.predicted is not None)
+        return tuple(row for row in self.rows if row.error_percent is not None)
 
     @property
     def mape_percent(self) -> float | None:
@@ -92,5 +92,5 @@ class Group:
 
 def mape_percent(rows: Sequence[Row], factor: float = 1.0) -> float | None:
     """Return the mean absolute error of the predicted *rows* when predictions are multiplied by *factor*, percent."""
-    errors = [abs(factor * row.predicted / row.measured - 1) for row in rows if row.predicted is not None]
+    errors = [abs(factor * row.predicted / row.measured - 1) for row in rows if row.predicted is not None and row.measured]
     return 100 * fmean(errors) if errors else None

@@ -55,7 +55,7 @@ def after_scaling(group: Group) -> float | None:
 
 def best_factor(rows: Sequence[Row]) -> float:
     """Return the factor with the smallest mean absolute error: the median of measured/predicted, weighted with its inverse."""
-    ratios = sorted(row.measured / row.predicted for row in rows if row.predicted)
+    ratios = sorted(row.measured / row.predicted for row in rows if row.predicted and row.measured)
     half = sum(1 / ratio for ratio in ratios) / 2
     passed = 0.0
     for ratio in ratios:
@@ -72,5 +72,6 @@ def _left_out(rows: Sequence[Row]) -> float | None:
     errors = []
     for model in sorted(models):
         factor = best_factor([row for row in rows if row.model != model])
-        errors += [abs(factor * row.predicted / row.measured - 1) for row in rows if row.model == model and row.predicted]
-    return 100 * fmean(errors)
+        one = mape_percent([row for row in rows if row.model == model and row.predicted], factor)
+        errors += [] if one is None else [one] * sum(row.model == model and bool(row.predicted) for row in rows)
+    return fmean(errors)

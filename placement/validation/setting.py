@@ -14,10 +14,19 @@ import dataclasses
 from placement.hardware import Hardware
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card
-from topologies.links import link, nvlink, pcie_port
+from topologies.links import LinkKind, link, nvlink, pcie_port
 
 GB = 1e9
 GPUS_PER_NODE = 8
+
+_NVLINK_DOMAIN = {"gb200": 72, "gb300": 72}
+"""GPUs that NVLinks join where that is more than a node: the racks GB200 NVL72 and GB300 NVL72."""
+
+_XGMI_MESH = {"mi300x": True, "mi325x": True, "mi250x": False}
+"""
+Cards on boards of XGMI, and whether each has a link to each of the seven others (AMD's data sheets of the platforms); a GCD of MI250X
+has fewer links than that, but a ring of them.
+"""
 
 LAYER_WIDTHS = 128
 """Width over layers of a decoder of the usual form, where a table names no model that is known."""
@@ -55,14 +64,16 @@ def hardware(card: Card, gpus: int, *, node_bytes_per_s: float | None = None) ->
     Parameters
     ----------
     node_bytes_per_s
-        What joins a node of `GPUS_PER_NODE` to others, B/s; None for a port beside each GPU.
+        What joins a node (or all that NVLinks join) to others, B/s; None for a port beside each GPU.
     """
-    width, over_nvlink = inside(card, min(gpus, GPUS_PER_NODE))
-    ring = width
-    if gpus > GPUS_PER_NODE:
-        ring = min(width, node_bytes_per_s or GPUS_PER_NODE * port_bytes_per_s(card))
+    joined = nvlink_domain(card)
+    width, over_nvlink = inside(card, min(gpus, joined))
+    beyond = min(width, node_bytes_per_s or joined * port_bytes_per_s(card))
+    ring = width if gpus <= joined else beyond
     sizes = tuple(tp for tp in (2, 4, 8, 16, 32) if gpus % tp == 0)
-    blocks = tuple((tp, width if tp <= GPUS_PER_NODE else ring) for tp in sizes)
+    # Fewer GPUs of a mesh have fewer links between them.
+    among = {tp: inside(card, tp)[0] if card.slug in _XGMI_MESH and tp <= joined else width for tp in sizes}
+    blocks = tuple((tp, among[tp] if tp <= joined else beyond) for tp in sizes)
     return Hardware(
         gpus=gpus,
         flops=card.dense_16bit_tflops * 1e12,
@@ -70,15 +81,26 @@ def hardware(card: Card, gpus: int, *, node_bytes_per_s: float | None = None) ->
         total_mib=card.torch_mib,
         compute_capability=card.compute_capability,
         ring_bytes_per_s=ring if gpus > 1 else 0.0,
-        ring_nvlink=over_nvlink and 1 < gpus <= GPUS_PER_NODE,
+        ring_nvlink=over_nvlink and 1 < gpus <= joined,
         block_bytes_per_s=blocks,
-        block_nvlink=tuple((tp, over_nvlink and tp <= GPUS_PER_NODE) for tp in sizes),
+        block_nvlink=tuple((tp, over_nvlink and tp <= joined) for tp in sizes),
         host_bytes_per_s=pcie_port(card).gb_per_s * GB,
     )
 
 
+def nvlink_domain(card: Card) -> int:
+    """Return how many GPUs of *card* one node, or one rack of NVLinks, holds."""
+    return _NVLINK_DOMAIN.get(card.slug, GPUS_PER_NODE)
+
+
 def inside(card: Card, gpus: int) -> tuple[float, bool]:
-    """Return the slowest link of the ring over *gpus* GPUs of one node, B/s, and whether it is NVLink."""
+    """
+    Return what the ring over *gpus* GPUs of one node carries, B/s, and whether it runs over NVLink or XGMI.
+
+    GPUs that all have a link to each other run a ring over each (`topologies.bandwidth.Ring`).
+    """
+    if (is_mesh := _XGMI_MESH.get(card.slug)) is not None:
+        return (max(gpus - 1, 1) if is_mesh else 1) * link(LinkKind.XGMI.value, card, card).gb_per_s * GB, True
     if card.is_wired:
         return nvlink(card.nvlink_links, card, card).gb_per_s * GB, True
     return link("PIX" if gpus <= GPUS_PER_NODE // 2 else "SYS", card, card).gb_per_s * GB, False

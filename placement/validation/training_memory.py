@@ -19,6 +19,7 @@ from placement.dataflow import Work
 from placement.models import Model
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
+from placement.validation.relatives import NF4_BYTES
 from placement.validation.rows import Group, Row, Unpredictable
 from placement.workload import Batch, Engine, Master, Offload, Precision, Recompute, Role, RoleName, TrainMenu
 from topologies.cards import Card
@@ -26,9 +27,6 @@ from topologies.cards import Card
 GIB = 1024
 MOST_GPUS = 1 << 20
 MOST_TOKENS = 1 << 30
-
-NF4_BYTES = 0.516
-"""A weight of four bits, with a scale of eight bits for each 64 and one of 32 for each 256 of those (QLoRA, Dettmers et al. 2023)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,12 @@ def group(folder: Folder) -> Group:
     said = ""
     model: Model | None = None
     for record in folder.records(folder.parts("memory.json").get("training"), "memory.json: training"):
-        setup = record.text("setup")
-        said = f"{said}; {setup}" if setup.startswith("same") else setup
-        row, model = _row(record, said, model)
+        try:
+            setup = record.text("setup")
+            said = f"{said}; {setup}" if setup.startswith("same") else setup
+            row, model = _row(record, said, model)
+        except Unpredictable as why:
+            row = record.unfit("GiB", why)
         rows.append(row)
     return Group("training_memory", "peak memory of training, GiB per GPU", tuple(rows))
 
@@ -107,7 +108,7 @@ def _setting(record: Record, setup: str, before: Model | None) -> _Setting:
     name = record.text("model")
     model = naming.find(name) if name else _named(setup, before)
     words = f"{setup} {record.text('mode')} {record.text('source')}".lower()
-    assumed: list[str] = []
+    assumed: list[str] = list(naming.granted(name or setup))
     is_torchtune = "torchtune" in words
     tokens = record.count("tokens_per_gpu", most=MOST_TOKENS) or _tokens(words)
     gpus = record.count("n_gpus", most=MOST_GPUS) or _gpus(setup)

@@ -32,7 +32,7 @@ _SHAPES = {
 
 def group(folder: Folder) -> Group:
     """Return the rows of ``train_throughput.csv``."""
-    return Group("training_throughput", "training, tokens/s per GPU", tuple(map(_row, folder.table(FILE))))
+    return Group("training_throughput", "training, tokens/s per GPU", tuple(one.or_unfit("tokens/s", _row) for one in folder.table(FILE)))
 
 
 def _row(record: Record) -> Row:
@@ -46,10 +46,11 @@ def _row(record: Record) -> Row:
     name = f"{model} × {record.text('seq_len')} tokens, {gpus} {record.text('gpu')}"
     try:
         seconds, tokens, assumed = _predicted(record)
+        stated_mfu = record.number("mfu_pct", most=100.0)
     except Unpredictable as why:
         return Row(name, "tokens/s", measured, why=str(why), model=model)
     assert gpus is not None
-    mfu = Part("MFU as the table states it, %", record.number("mfu_pct", most=100.0), None)
+    mfu = Part("MFU as the table states it, %", stated_mfu, None)
     return Row(name, "tokens/s", measured, tokens / seconds / gpus, assumed=assumed, parts=(mfu,), model=model)
 
 
@@ -77,7 +78,7 @@ def _predicted(record: Record) -> tuple[float, int, tuple[str, ...]]:
 def _model(record: Record) -> tuple[Model, tuple[str, ...]]:
     name = record.text("model")
     try:
-        return naming.find(name), ()
+        return naming.find(name), naming.granted(name)
     except Unpredictable:
         parameters = record.needed("n_params")
     shape = _SHAPES.get(name.lower())

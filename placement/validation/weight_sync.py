@@ -6,6 +6,7 @@ When to modify: tables name the two sides in other words.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from placement.models import Model
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Row, Unpredictable
-from placement.validation.setting import GB, GPUS_PER_NODE, hardware, port_bytes_per_s, usual_shape
+from placement.validation.setting import GB, hardware, nvlink_domain, port_bytes_per_s, usual_shape
 from placement.workload import Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
 
 FILE = "rl_steps.json"
@@ -32,8 +33,12 @@ def group(folder: Folder) -> Group:
     rows = []
     before: Mapping[str, str] = {}
     for record in folder.records(folder.parts(FILE).get("weight_sync"), f"{FILE}: weight_sync"):
-        before = {key: before.get(key, "") if record.text(key) == "same" else record.text(key) for key in _INHERITED}
-        rows.append(_row(record, before))
+        try:
+            before = {key: before.get(key, "") if record.text(key) == "same" else record.text(key) for key in _INHERITED}
+        except Unpredictable as why:
+            rows.append(record.unfit("s", why))
+            continue
+        rows.append(record.or_unfit("s", functools.partial(_row, said=before)))
     return Group("weight_sync", "new weights reach engines on other GPUs, s", tuple(rows))
 
 
@@ -64,9 +69,10 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     sending = timing.send(role, model, choice, hardware(card, send), c, hybrid=False).seconds
     receiving = timing.receive(model, hardware(card, receive), c).seconds
     fewer = min(send, receive)
-    # Up to a node's GPUs together both sides are in one node, else every GPU of the smaller side has a port.
+    # Up to a node's GPUs together both sides are in one node (or rack), else every GPU of the smaller side has a port.
     inside = hardware(card, send + receive).ring_bytes_per_s
-    between = inside if send + receive <= GPUS_PER_NODE else port_bytes_per_s(card) * min(fewer, GPUS_PER_NODE)
+    joined = nvlink_domain(card)
+    between = inside if send + receive <= joined else port_bytes_per_s(card) * min(fewer, joined)
     passing = transfer_us(model, between / GB, c) * 1e-6
     if "fp8" in record.words("precision"):
         assumed = (*assumed, "counted in 16 bits")
@@ -76,12 +82,12 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
 def _model(name: str) -> tuple[Model, tuple[str, ...]]:
     """Return the model, one of the usual form where the catalogue does not know it and its name says how large it is."""
     try:
-        return naming.find(name), ()
+        return naming.find(name), naming.granted(name)
     except Unpredictable:
-        size = re.search(r"(?<![\d.a-z])(\d{1,4}(?:\.\d)?)b\b", name.lower())
-        if size is None or not 0 < float(size[1]) < MOST_BILLIONS:
+        size = naming.billions(name)
+        if size is None or not 0 < size < MOST_BILLIONS:
             raise
-    parameters = int(float(size[1]) * 1e9)
+    parameters = int(size * 1e9)
     hidden, layers, heads = usual_shape(parameters)
     numbers = {
         "name": name, "hidden": hidden, "layers": layers, "heads": heads, "kv_heads": heads, "vocab": 1000, "ffn": 4 * hidden,

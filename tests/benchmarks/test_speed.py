@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import itertools
 import os
 import pathlib
 import resource
@@ -21,11 +22,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 import pytest
 
+from placement.candidates import ideal_hardware
 from placement.catalog import load_workload, workload_names
+from placement.choices import choices, parts
 from placement.cli.collect import WIDE
+from placement.constants import constants
+from placement.dataflow import dataflow
+from placement.demand import Demand, demand
 from placement.instance import make_instance
 from placement.lower import lower
 from placement.menu import menu
@@ -105,6 +112,32 @@ def test_solve_to_a_proof(benchmark, machine, workload):
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     if not benchmark.disabled:
         benchmark.extra_info["ratio"] = round(benchmark.stats.stats.median / yardstick_s(), 3)
+
+
+def priced() -> list[tuple[Any, ...]]:
+    """Return what every role of the shipped jobs may choose on groups of four machines: the arguments of `demand`."""
+    found: list[tuple[Any, ...]] = []
+    for machine, workload in itertools.product(("dgx-a100-80gb", "dgx-h100", "l40s-8", "dgx-1-v100"), workload_names()):
+        job = load_workload(workload)
+        question = make_instance(sources.load(machine), job, parse_rules(*filter(None, [job.rules])))
+        for role, size in itertools.product(job.placed, (1, 2, 4, 8)):
+            group = ideal_hardware(question.machine, size)
+            found += [
+                (role, part, choice, job, group, constants(), dataflow(job))
+                for part in parts(role)
+                for choice, _ in choices(role, part, group)
+            ]
+    return found
+
+
+def test_memory_and_time(benchmark):
+    """10,000 evaluations of memory and time, over all kinds of roles, choices, jobs and four machines, on one core."""
+    todo = list(itertools.islice(itertools.cycle(priced()), 10_000))
+
+    def evaluate() -> int:
+        return sum(isinstance(demand(*one), Demand) for one in todo)
+
+    assert benchmark.pedantic(evaluate, rounds=3, warmup_rounds=1) > 5000
 
 
 @pytest.mark.parametrize("machine", ["dgx-a100-80gb", "dgx-1-v100"])

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from random_questions import Asked
 
-from placement.choices import LEAST_CAPABILITY, Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
+from placement.capabilities import Feature, least_capability
+from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
 from placement.constants import constants
 from placement.dataflow import StagePlan, Work, dataflow
 from placement.demand import Demand, demand, transfer_us
@@ -147,7 +148,23 @@ class _Tiny:
     # ── memory ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def fits(self, plan: Sequence[Way]) -> bool:
-        return all(self.room_mib(plan, gpu) >= self.load_mib(plan, gpu) for gpu in _used(plan))
+        return self.fits_on_host(plan) and all(self.room_mib(plan, gpu) >= self.load_mib(plan, gpu) for gpu in _used(plan))
+
+    def fits_on_host(self, plan: Sequence[Way]) -> bool:
+        """The object store has 30 %, at most 200 GB, and the host is never fuller than 95 %: in a step, and while any role loads."""
+        total = self.question.host_memory_mib
+        if total is None:
+            return True
+        moments = [
+            sum(
+                len(way.gpus) * (cost.host.loads_mib if way is loading else cost.host.starts_mib)
+                for way in plan
+                for cost in way.costs
+            )
+            for loading in plan
+        ]
+        moments.append(sum(len(way.gpus) * cost.host.runs_mib for way in plan for cost in way.costs))
+        return max(moments) <= 0.95 * total - min(0.3 * total, 200e9 / 2**20)
 
     def room_mib(self, plan: Sequence[Way], gpu: int) -> int:
         """What roles may take: all but what others hold and the reserve, or beside a reward model its own reserve."""
@@ -288,7 +305,7 @@ class _Tiny:
 
     def orders(self, gpus: Gpus) -> list[Gpus]:
         """Ids ascend in a TP block and blocks follow their smallest id, for some TP size of the job."""
-        tps = {tp for role in self.question.workload.placed for tp in (*role.layout.tp, *(role.rollout.tp if role.rollout else ()))}
+        tps = {tp for role in self.question.workload.placed for tp in (*_block_sizes(role), *(role.rollout.tp if role.rollout else ()))}
         return [
             order for order in itertools.permutations(gpus)
             if any(
@@ -324,30 +341,41 @@ class _Tiny:
         kind, train, rollout = kinds[0], role.train, role.rollout
         if part is Part.ROLLOUT:
             assert rollout is not None
-            for (a, tp), (b, share) in itertools.product(enumerate(rollout.tp), enumerate(rollout.gpu_memory_utilization)):
+            menus = (rollout.tp, rollout.gpu_memory_utilization, rollout.quantization, rollout.kv_cache)
+            for (a, tp), (b, share), (c, weights), (d, kv) in itertools.product(*map(enumerate, menus)):
+                if not (self.runs(order, weights) and self.runs(order, kv)):
+                    continue
                 if self.runs(order, rollout.engine) and self.can_cut(role, order, tp):
-                    yield RolloutChoice(rollout.engine, tp, len(order) // tp, kind, share, rollout.max_num_seqs), a + b
+                    engines = len(order) // tp
+                    yield RolloutChoice(rollout.engine, tp, engines, kind, share, rollout.max_num_seqs, weights, kv), a + b + c + d
             return
         if not self.runs(order, role.engine):
             return
-        for (a, tp), (b, pp) in itertools.product(enumerate(role.layout.tp), enumerate(role.layout.pp)):
+        sizes = (role.layout.tp, role.layout.pp, role.layout.sp, role.layout.ep)
+        for (a, tp), (b, pp), (c, sp), (d, ep) in itertools.product(*map(enumerate, sizes)):
             assert role.model is not None
-            if len(order) % (tp * pp) or pp > role.model.layers or not self.can_cut(role, order, tp):
+            if len(order) % (tp * pp * sp) or pp > role.model.layers:
                 continue
-            dp = len(order) // (tp * pp)
+            if not self.can_cut(role, order, tp) or not self.can_cut(role, order, tp * sp):
+                continue
+            dp = len(order) // (tp * pp * sp)
+            if ep > 1 and (not role.model.experts or role.model.experts % ep or dp % ep):
+                continue
+            place = a + b + c + d
             if train is None:
-                for c, offload in enumerate(role.offload):
-                    yield FrozenChoice(tp, pp, dp, kind, offload), a + b + c
+                for e, offload in enumerate(role.offload):
+                    yield FrozenChoice(tp, pp, dp, kind, offload, sp, ep), place + e
                 continue
-            menus = itertools.product(enumerate(train.master), enumerate(train.offload), enumerate(train.micro_batch_tokens))
-            for (c, master), (d, offload), (e, tokens) in menus:
+            stages = train.zero if role.engine is Engine.FSDP else (3,)
+            menus = (train.master, train.offload, train.micro_batch_tokens, stages)
+            for (e, master), (f, offload), (g, tokens), (h, zero) in itertools.product(*map(enumerate, menus)):
                 if master is Master.FP32 or self.runs(order, Precision.BF16):
-                    yield TrainChoice(tp, pp, dp, kind, master, offload, tokens), a + b + c + d + e
+                    yield TrainChoice(tp, pp, dp, kind, master, offload, tokens, zero, sp, ep), place + e + f + g + h
 
-    def runs(self, gpus: Gpus, what: Engine | Precision) -> bool:
+    def runs(self, gpus: Gpus, what: Feature) -> bool:
         """Rule ``supported``."""
         return self.is_off("supported") or all(
-            self.machine.cards[g].compute_capability >= LEAST_CAPABILITY[what] for g in gpus
+            self.machine.cards[g].compute_capability >= least_capability(what) for g in gpus
         )
 
     def can_cut(self, role: Role, order: Gpus, tp: int) -> bool:
@@ -400,6 +428,10 @@ def _used(plan: Sequence[Way]) -> set[int]:
 
 def _blocks(order: Gpus, tp: int) -> list[Gpus]:
     return [order[k : k + tp] for k in range(0, len(order), tp)]
+
+
+def _block_sizes(role: Role) -> set[int]:
+    return {tp * sp for tp in role.layout.tp for sp in (1, *role.layout.sp)}
 
 
 def _percent(text: str) -> int | None:

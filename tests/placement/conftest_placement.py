@@ -175,7 +175,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     if draw(st.booleans()):
         roles.append(critic(layout=LayoutMenu(tp=draw(st.sampled_from([(1,), (1, 2)])))))
     roles.append(draw(st.sampled_from([ref(), reward()])))
-    schedule = draw(st.sampled_from([Schedule.FULL, Schedule.NONE, *([Schedule.ASYNC] if separate else [])]))
+    schedule = draw(st.sampled_from([Schedule.FULL, Schedule.NONE, *([Schedule.ONE_STEP_OFF, Schedule.ASYNC] if separate else [])]))
     return job(*roles, schedule=schedule)
 
 

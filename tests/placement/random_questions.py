@@ -34,6 +34,7 @@ from placement.workload import (
 )
 from topologies.cards import find_card
 from topologies.model import Topology
+from topologies.parts import Host
 from topologies.read import read_text
 
 UNKNOWN = "N/A"
@@ -96,6 +97,8 @@ class Asked:
         The rule text.
     visible
         GPUs that are not hidden; None when all are seen.
+    host_memory_mib
+        Memory of the host; None where nothing is said of it.
     """
 
     matrix: str
@@ -104,11 +107,13 @@ class Asked:
     visible: tuple[int, ...] | None = None
     objective: Objective = Objective.STEP
     within_percent: float = 2.0
+    host_memory_mib: int | None = None
 
     @property
     def topology(self) -> Topology:
         """The machine, read."""
-        return read_text(self.matrix)
+        found = read_text(self.matrix)
+        return found if self.host_memory_mib is None else found.replace(host_facts={None: Host(self.host_memory_mib)})
 
     @property
     def instance(self) -> Instance:
@@ -231,7 +236,7 @@ def workloads(
         own = [role if i == chooser else _without_choice(role) for i, role in enumerate(own)]
     if REWARD not in beside:
         own.append(Role(REWARD, None))
-    schedules = [Schedule.FULL, Schedule.NONE, *([Schedule.ASYNC] if ROLLOUT in beside else [])]
+    schedules = [Schedule.FULL, Schedule.NONE, *([Schedule.ONE_STEP_OFF, Schedule.ASYNC] if ROLLOUT in beside else [])]
     batch = Batch(
         prompts=draw(st.sampled_from([64, 256])),
         samples_per_prompt=draw(st.sampled_from([1, 4] if CRITIC in beside else [2, 4])),   # GRPO compares samples

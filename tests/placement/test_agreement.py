@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -130,6 +131,32 @@ def test_memory_that_is_free_only_beside_a_reward_model_is_used():
 
     agree()
     assert sum(only_beside) >= 6
+
+
+def test_a_plan_fits_into_the_memory_of_the_host():
+    """Of questions whose plan needs most of a host, or more than it has, solvers and brute force say the same."""
+    tight: Counter[str] = Counter()
+
+    @settings(max_examples=40)
+    @given(asked(gpus=3, roles=2), st.sampled_from([0.5, 0.8, 0.95, 1.0, 1.3]))
+    def agree(question: Asked, share: float) -> None:
+        plain = plan(question.instance).plan
+        if plain is None:
+            return
+        # What plans may use is 65 % of a host of this size.
+        total = math.ceil(plain.host_memory_mib[0].planned * share / 0.65)
+        known = dataclasses.replace(question, host_memory_mib=total)
+        if _status_of_both(known.instance) is Status.INFEASIBLE:
+            tight["none"] += 1
+        elif share < 1:
+            tight["another plan"] += 1
+        else:
+            assert plan(known.instance).plan.device_map == plain.device_map
+        _status_of_brute_force(known)
+
+    agree()
+    assert tight["none"] >= 2
+    assert tight["another plan"] >= 2
 
 
 @settings(max_examples=40)

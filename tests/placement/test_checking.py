@@ -20,6 +20,7 @@ from placement.plans import Plan
 from placement.rules import PRESETS, parse_rules
 from placement.workload import Engine, LayoutMenu, Role, RoleName, Schedule
 from topologies import sources
+from topologies.parts import Host
 
 FREE_TEXT = ("verdict", "estimate.assumptions", "comparison", "inputs.version")
 """Fields that hold words, or what another plan takes; the verdict and the price have tests of their own."""
@@ -77,9 +78,11 @@ def hybrid() -> Instance:
 
 
 def separate() -> Instance:
-    """Return a question with a rollout of its own, lanes, other processes and hidden GPUs."""
+    """Return a question with a rollout of its own, lanes, other processes, hidden GPUs and a host of known memory."""
     topology = machine("NV12", 6)
-    held = topology.replace(gpus=(topology.gpus[0].replace(memory_used_mib=1500), *topology.gpus[1:]))
+    held = topology.replace(
+        gpus=(topology.gpus[0].replace(memory_used_mib=1500), *topology.gpus[1:]), host_facts={None: Host(256 * 1024)}
+    )
     tps = (2, 1)
     generator = Role(
         RoleName.ROLLOUT, TINY, engine=Engine.VLLM, gpu_menu=(2,), layout=LayoutMenu(tp=tps), rollout=rollout(*tps)

@@ -24,7 +24,17 @@ from conftest_placement import (
 from placement.checking import problems
 from placement.planner import plan
 from placement.plans import Layout
-from placement.workload import Engine, LayoutMenu, Master, Offload, Precision, Role, RoleName
+from placement.workload import (
+    Engine,
+    KvCache,
+    LayoutMenu,
+    Master,
+    Offload,
+    Precision,
+    Quantization,
+    Role,
+    RoleName,
+)
 
 
 def one_each(*roles):
@@ -68,6 +78,12 @@ CASES = [
     ("supported", "precision", machine("NV1", 2, "v100-32gb"), job(actor()), "supported=off", "guide"),
     ("supported", "master", machine("NV1", 2, "v100-32gb"),
      job(actor(precision=(Precision.FP16,), train=train(master=(Master.BF16,)))), "supported=off", "guide"),
+    ("supported", "8 bits", machine("NV12", 1), job(actor(rollout=dataclasses.replace(rollout(), kv_cache=(KvCache.FP8,)))),
+     "supported=off", "guide"),
+    ("supported", "8 bits of both", machine("NV12", 1),
+     job(actor(rollout=dataclasses.replace(rollout(), quantization=(Quantization.FP8,), kv_cache=(KvCache.FP8,)))),
+     "supported=off", "guide"),
+    ("contiguity", "shared sequences", bridged_pairs(), job(actor(layout=LayoutMenu(sp=(4,)), gpu_menu=(4,))), "contiguity=off", "guide"),
     ("affinity", "domain", two_switches(), job(actor(gpu_menu=(1,)), critic(gpu_menu=(3,)), ref(gpu_menu=(1,))),
      "strict,affinity=off", "strict"),
     ("root_complex", "one switch", two_switches(), job(actor(gpu_menu=(1,)), critic(gpu_menu=(2,)), reward(gpu_menu=(1,))),
@@ -142,6 +158,11 @@ def test_a_least_number_of_the_workload_takes_the_place_of_min_gpus(gpus, asked,
         ("gpu_memory_utilization", actor(rollout=rollout(share=0.3))),
         ("rollout tp", actor(rollout=rollout(2))),
         ("precision", actor(precision=(Precision.FP16,))),
+        ("zero", actor(train=train(zero=(2,)))),
+        ("sp", actor(layout=LayoutMenu(sp=(2,)))),
+        ("ep", actor(layout=LayoutMenu(ep=(2,)))),
+        ("quantization", actor(rollout=dataclasses.replace(rollout(), quantization=(Quantization.FP8,)))),
+        ("kv_cache", actor(rollout=dataclasses.replace(rollout(), kv_cache=(KvCache.FP8,)))),
         ("the engine", actor(engine=Engine.MEGATRON)),
     ],
 )

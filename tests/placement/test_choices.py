@@ -15,6 +15,7 @@ from placement.choices import (
     Part,
     RolloutChoice,
     TrainChoice,
+    can_spread_experts,
     choices,
     parts,
     precision,
@@ -24,10 +25,12 @@ from placement.hardware import Hardware
 from placement.models import from_numbers
 from placement.workload import (
     Engine,
+    KvCache,
     LayoutMenu,
     Master,
     Offload,
     Precision,
+    Quantization,
     Role,
     RoleName,
     RolloutMenu,
@@ -163,6 +166,70 @@ def test_tp_shares_the_heads_evenly(tp: int, fits: bool) -> None:
 
 def test_kv_heads_that_can_neither_be_cut_nor_copied_evenly_are_refused() -> None:
     assert not dataclasses.replace(MODEL, heads=12, kv_heads=6).can_share_heads(4)
+
+
+def test_ranks_that_share_sequences_take_the_place_of_data_parallel_ones() -> None:
+    # tp·sp must be a block that the group offers, and share the heads.
+    role = ROLES[RoleName.REF].replace(layout=LayoutMenu(tp=(1, 2), sp=(1, 2, 4)))
+    found = [((c.tp, c.dp, c.sp), p) for c, p in choices(role, Part.FROZEN, hardware(4)) if isinstance(c, FrozenChoice)]
+    assert found == [((1, 4, 1), 0), ((1, 2, 2), 1), ((1, 1, 4), 2), ((2, 2, 1), 1), ((2, 1, 2), 2)]
+    two = [c.sp for c, _ in choices(role, Part.FROZEN, hardware(4, blocks=(2,))) if isinstance(c, FrozenChoice)]
+    assert two == [1, 2, 1]
+    assert role.layout.blocks == (1, 2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("experts", "dp", "ep", "fits"),
+    [
+        pytest.param(0, 4, 1, True, id="nothing is shared"),
+        pytest.param(0, 4, 2, False, id="no experts"),
+        pytest.param(8, 4, 4, True, id="two experts a rank"),
+        pytest.param(8, 4, 8, False, id="more than data-parallel ranks"),
+        pytest.param(6, 4, 4, False, id="experts that four ranks cannot share evenly"),
+        pytest.param(6, 4, 3, False, id="ranks left over"),
+    ],
+)
+def test_ep_divides_the_experts_and_the_data_parallel_ranks(experts: int, dp: int, ep: int, fits: bool) -> None:
+    assert can_spread_experts(experts, dp, ep) is fits
+
+
+def test_megatron_lists_sizes_of_ep_and_no_zero_stage() -> None:
+    mixture = dataclasses.replace(MODEL, active_parameters=MODEL.parameters // 2, experts=8, experts_per_token=2)
+    role = actor(model=mixture, engine=Engine.MEGATRON, layout=LayoutMenu(ep=(1, 2, 8)), train=TrainMenu((FP32,), (NONE,), zero=(1, 2)))
+    found = [(c.ep, c.zero, p) for c, p in choices(role, Part.TRAIN, hardware(4)) if isinstance(c, TrainChoice)]
+    assert found == [(1, 3, 0), (2, 3, 1)]
+
+
+def test_zero_stages_are_a_menu_of_fsdp() -> None:
+    role = actor(train=TrainMenu((FP32,), (NONE,), zero=(3, 2, 1)))
+    found = [(c.zero, p) for c, p in choices(role, Part.TRAIN, hardware(2)) if isinstance(c, TrainChoice)]
+    assert found == [(3, 0), (2, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("capability", "expected"),
+    [
+        pytest.param((9, 0), [("fp8", "fp8", 0), ("none", "fp8", 1)], id="H100"),
+        pytest.param((8, 9), [("fp8", "fp8", 0), ("none", "fp8", 1)], id="L40S"),
+        pytest.param((8, 0), [], id="A100 has no 8-bit floats to convert to"),
+        pytest.param((0, 0), [], id="AMD: not every card has them"),
+    ],
+)
+def test_eight_bits_need_a_card_that_has_them(capability: tuple[int, int], expected: list[tuple[str, str, int]]) -> None:
+    menu = RolloutMenu(quantization=(Quantization.FP8, Quantization.NONE), kv_cache=(KvCache.FP8,))
+    role, card = actor(rollout=menu), hardware(1, capability=capability)
+    listed = [(c.quantization, c.kv_cache, p) for c, p in choices(role, Part.ROLLOUT, card) if isinstance(c, RolloutChoice)]
+    assert listed == expected
+    assert len(list(choices(role, Part.ROLLOUT, card, supported=False))) == 2
+    said = unsupported(role, Part.ROLLOUT, card)
+    assert (said is None) is bool(expected)
+    assert said is None or said.startswith("actor asks for fp8, which ")
+
+
+@pytest.mark.parametrize(("capability", "runs"), [((8, 0), True), ((7, 5), True), ((7, 0), False), ((0, 0), False)])
+def test_weights_alone_of_eight_bits_are_turned_to_sixteen_on_older_cards(capability: tuple[int, int], runs: bool) -> None:
+    role = actor(rollout=RolloutMenu(quantization=(Quantization.FP8,)), precision=(Precision.FP16,))
+    assert bool(list(choices(role, Part.ROLLOUT, hardware(1, capability=capability)))) is runs
 
 
 SIZES = st.lists(st.sampled_from([1, 2, 3, 4, 6, 8]), min_size=1, max_size=4, unique=True).map(tuple)

@@ -9,13 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.collectives import all_reduce_s, alpha_s, gather_s, reduces_in_switch, send_s
+from placement.collectives import (
+    all_reduce_alpha_s,
+    all_reduce_s,
+    alpha_s,
+    gather_s,
+    reduces_in_switch,
+    send_s,
+)
 from placement.constants import constants
 
 C = dataclasses.replace(
     constants(),
     ring_efficiency=0.5,
     own_bytes_per_s=125e9,
+    own_memory_bytes_per_s=1e12,
     nvlink_alpha_us=10.0,
     nvlink_alpha_us_per_gpu=1.0,
     nvlink_alpha_bytes_per_s=100e9,
@@ -29,6 +37,9 @@ def test_collectives_are_a_start_a_fill_and_bytes_over_the_bus() -> None:
     # 2 · 3/4 or 3/4 · 20 ms, and a fourth of the message at 125 GB/s, 2 ms.
     assert all_reduce_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.032908427)
     assert gather_s(1e9, 4, 100e9, nvlink=True, c=C) == pytest.approx(0.017908427)
+    # Twice the memory bandwidth copies the own share in half the time: 1 ms less.
+    assert all_reduce_s(1e9, 4, 100e9, nvlink=True, c=C, memory_bytes_per_s=2e12) == pytest.approx(0.031908427)
+    assert gather_s(1e9, 4, 100e9, nvlink=True, c=C, memory_bytes_per_s=2e12) == pytest.approx(0.016908427)
     # Not over NVLink the start alone differs: 40 µs.
     assert all_reduce_s(1e9, 4, 100e9, nvlink=False, c=C) == pytest.approx(0.032934427)
     assert gather_s(1e9, 4, 100e9, nvlink=False, c=C) == pytest.approx(0.017934427)
@@ -70,6 +81,13 @@ def test_sending_is_a_start_and_all_bytes() -> None:
 def test_collectives_start_later_without_nvlink() -> None:
     assert alpha_s(4, 100e9, nvlink=True, c=C) == pytest.approx(14e-6)
     assert alpha_s(4, 100e9, nvlink=False, c=C) == pytest.approx(40e-6)
+
+
+def test_all_reduces_beyond_nvlink_go_up_and_down_a_tree() -> None:
+    # 20 + 5 µs for each hop: 4 of 4 GPUs, 6 of 8, 10 of 32.
+    starts = [all_reduce_alpha_s(gpus, 100e9, nvlink=False, c=C) for gpus in (2, 4, 8, 32)]
+    assert starts == pytest.approx([30e-6, 40e-6, 50e-6, 70e-6])
+    assert all_reduce_alpha_s(32, 100e9, nvlink=True, c=C) == alpha_s(32, 100e9, nvlink=True, c=C)
 
 
 def test_one_gpu_needs_no_collective() -> None:

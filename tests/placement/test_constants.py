@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from placement.constants import Constants, constants, sources
+from placement.constants import TIME_FACTOR, Constants, constants, sources
+from placement.dataflow import Work
 
 NAMES = [field.name for field in dataclasses.fields(Constants)]
 
@@ -57,3 +62,66 @@ def test_values_have_the_type_that_is_declared(field: dataclasses.Field[object])
 def test_the_shipped_constants_cannot_be_changed_in_place() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         constants().ring_efficiency = 1.0  # type: ignore[misc]
+
+
+def test_every_piece_of_work_that_takes_time_has_a_factor() -> None:
+    factors = {name.removesuffix(TIME_FACTOR) for name in NAMES if name.endswith(TIME_FACTOR)}
+    assert factors <= set(Work)
+    assert {constants().time_factor(work) for work in factors} == {1}
+
+
+MODEL = (
+    "activations", "batches", "checking.costs", "collectives", "demand", "engine_memory", "exchanges", "footprints", "generation",
+    "host_memory", "lengths", "measured", "memory", "passes", "states", "syncing", "timing",
+)  # fmt: skip
+"""The modules that compute memory and time."""
+
+WORDS_OF_ARITHMETIC = {0, 0.5, 1, 2, 3, 4, 5, 6, 7, 8}
+"""Halves, bytes of a number, passes and copies: every formula's docstring says which."""
+
+LITERALS = {
+    1e-6: "seconds in a microsecond",
+    1e3: "nanoseconds in a microsecond",
+    1e6: "microseconds in a second",
+    1e9: "bytes in a gigabyte",
+    1e12: "operations in a tera-operation",
+    1e14: "a rate above that of any link, where a bisection begins",
+    0.375: "Blom's plotting position (1958)",
+    0.25: "the same",
+    20: "1 << 20: bytes in a MiB",
+    50: "1 << 50: MAX_TIME_US, what solvers add up",
+    64: "entries of a cache",
+    32: "TAIL_POINTS of the midpoint rule",
+    1024: "MiB in a GiB, in a message",
+    100: "per cent, in a rule",
+    10: "from 10 GB/s on, a message has no decimals",
+    12: "bytes of Adam's state beside 16-bit weights: master and two moments in fp32",
+    18: "bytes per hidden unit of a layer's activations (Korthikanti et al. 2022, table 2)",
+    9: "compute capability 9.0: Hopper",
+}
+"""Numbers that may stand in the code of the model: definitions and published formulas, each with its reason."""
+
+
+def literals(module: str) -> Iterator[tuple[int | float, int]]:
+    """Yield the numbers in the code of a module of the model, with their lines."""
+    file = importlib.import_module(f"placement.{module}").__file__
+    assert file is not None
+    for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            yield node.value, node.lineno
+
+
+@pytest.mark.parametrize("module", MODEL)
+def test_every_number_of_the_model_is_in_the_data_file(module: str) -> None:
+    """A number that is neither physics nor a definition belongs into constants.json, with its source; others into LITERALS."""
+    stray = [(line, value) for value, line in literals(module) if value not in WORDS_OF_ARITHMETIC and value not in LITERALS]
+    assert stray == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_constant_is_used(name: str) -> None:
+    """A constant that no formula reads would let a user override nothing."""
+    root = Path(importlib.import_module("placement").__file__ or "").parent
+    files = [root / f"{module.replace('.', '/')}.py" for module in MODEL]
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
+    assert name.endswith(TIME_FACTOR) or f".{name}" in text

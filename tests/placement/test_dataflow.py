@@ -50,8 +50,10 @@ def test_a_separate_rollout_generates_and_receives_weights():
         assert stages[-1].work == ((ACTOR, Work.SYNC_WEIGHTS), (ROLLOUT, Work.SYNC_WEIGHTS))
 
 
-def test_async_puts_generation_beside_the_rest():
-    stages = dataflow(job(*ALL, ROLLOUT, schedule=Schedule.ASYNC))
+@pytest.mark.parametrize("schedule", [Schedule.ONE_STEP_OFF, Schedule.ASYNC])
+def test_overlapping_schedules_put_generation_beside_the_rest(schedule):
+    assert schedule.overlaps_generation
+    stages = dataflow(job(*ALL, ROLLOUT, schedule=schedule))
     assert [(s.name, s.lane) for s in stages] == [
         ("generate", 0),
         ("prepare", 1),

@@ -153,6 +153,28 @@ def test_the_schedule_does_not_change_what_work_costs() -> None:
     )
 
 
+def test_the_longest_answer_counts_unless_generation_waits_for_nobody() -> None:
+    choice, group = rollout_choice(2, 0.9), a100(2)
+    job = APART.replace(batch=dataclasses.replace(BATCH, response_max_tokens=8192))
+    times = [
+        cost(ROLLOUT, Part.ROLLOUT, choice, job.replace(schedule=schedule), group).times_us[Work.GENERATE]
+        for schedule in (Schedule.FULL, Schedule.NONE, Schedule.ONE_STEP_OFF, Schedule.ASYNC)
+    ]
+    assert times[0] == times[1] == times[2] > times[3]
+
+
+def test_every_stage_but_the_sync_hands_over_the_padded_batch() -> None:
+    # 1024 sequences, padded to 1536 tokens, 1000 ns each: 1.572864 s.
+    before, after = (dataclasses.replace(C, hand_over_ns_per_token=ns) for ns in (0.0, 1000.0))
+    found = [
+        demand(ACTOR, Part.TRAIN, train_choice(2), GRPO, a100(2), c, dataflow(GRPO)) for c in (before, after)
+    ]
+    first, second = (one.times_us for one in found if isinstance(one, Demand))
+    assert {work: second[work] - first[work] for work in first} == {
+        Work.OLD_LOG_PROBS: 1_572_864, Work.UPDATE_ACTOR: 1_572_864, Work.SYNC_WEIGHTS: 0,
+    }  # fmt: skip
+
+
 def test_a_transfer_is_the_weights_over_the_link_and_a_fixed_cost() -> None:
     # 3.087 GB at 10 GB/s: 308,742.9 µs, rounded up; 28 layers of nine tensors and three beside.
     assert transfer_us(MODEL, 10.0, C) == 308_743 + C.separate_sync_overhead_us + 255 * C.sync_tensor_us

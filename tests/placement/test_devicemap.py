@@ -14,6 +14,7 @@ from placement.plans import (
     Comparison,
     Estimate,
     GpuMemory,
+    HostMemory,
     Layout,
     Plan,
     Proof,
@@ -61,6 +62,10 @@ plans = st.builds(
     memory_mib=st.lists(
         st.builds(GpuMemory, counts, counts, counts, counts, st.none() | words, counts), max_size=3
     ).map(tuple),
+    host_memory_mib=st.lists(
+        st.builds(HostMemory, st.none() | words, st.none() | counts, st.none() | counts, counts, words, st.none() | counts),
+        max_size=2,
+    ).map(tuple),
     estimate=st.builds(
         Estimate,
         counts,
@@ -97,17 +102,19 @@ def test_other_yaml_readers_see_the_same_document(plan):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        pytest.param("actor: [0, 1]\n", f"schema: {SCHEMA}", id="another document"),
-        pytest.param(f"schema: {SCHEMA}\nverdict: x\n", "damaged", id="parts missing"),
-        pytest.param(f"schema: {SCHEMA}\nverdict: x\ncolour: red\n", "colour", id="unknown part"),
-        pytest.param(f"schema: {SCHEMA}\ndevice_map: 3\n", "damaged", id="wrong type"),
-        pytest.param(f"schema: {SCHEMA}\nmemory_mib: {{a: 1}}\n", "damaged", id="mapping for a list"),
-        pytest.param(f"schema: {SCHEMA}\nestimate: [1]\n", "damaged", id="list for a mapping"),
-        pytest.param(f"schema: {SCHEMA}\ndevice_map: {{actor: [x]}}\n", "damaged", id="word for a number"),
+        pytest.param("actor: [0, 1]\n", f"not a device map: it must start with `schema: {SCHEMA}`", id="another document"),
+        pytest.param(f"schema: {SCHEMA}\nverdict: x\n", "1:1 the map lacks device_map", id="missing"),
+        pytest.param(f"schema: {SCHEMA}\nverdct: x\n", "2:1 unknown key 'verdct' (did you mean", id="unknown"),
+        pytest.param(f"schema: {SCHEMA}\ndevice_map: 3\n", "2:13 expected a mapping", id="wrong type"),
+        pytest.param(f"schema: {SCHEMA}\nmemory_mib: {{a: 1}}\n", "2:13 expected a list", id="no list"),
+        pytest.param(f"schema: {SCHEMA}\nestimate: [1]\n", "2:11 estimate must be a mapping", id="list"),
+        pytest.param(f"schema: {SCHEMA}\nestimate: {{step_us: 1}}\n", "2:11 estimate lacks", id="lacks"),
+        pytest.param(f"schema: {SCHEMA}\ndevice_map: {{actor: [x]}}\n", "2:22 expected a whole", id="word"),
     ],
 )
 def test_what_is_no_device_map_is_refused(text, says):
-    with pytest.raises(InputError, match="device map") as caught:
+    with pytest.raises(InputError) as caught:
         load(text, name="map.yaml")
-    assert str(caught.value).startswith("map.yaml: ")
-    assert says in str(caught.value)
+    place, _, words = says.partition(" ")
+    head = f"map.yaml:{place}: the device map is damaged: {words}" if place[0].isdigit() else f"map.yaml: {says}"
+    assert str(caught.value).startswith(head)

@@ -36,10 +36,14 @@ from placement.errors import InputError
 from placement.workload import RoleName
 from topologies import sources
 from topologies.catalog import machine_names
+from topologies.clusters.collect import collect
 from topologies.domains import Level, domains
 from topologies.graph import machine_graph
 from topologies.model import Gpu, Topology
+from topologies.read import read_text
 
+SOURCES = Path(__file__).parents[1] / "data" / "sources"
+CASES = SOURCES.with_name("topology")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -123,9 +127,15 @@ def test_roots_of_which_nobody_tells_the_numa_node_are_no_numa_nodes():
     assert names(Topology(gpus, {**near, (0, 2): "NODE"})) == ["host · NUMA node", "root complex", "PCIe switch"]
 
 
-def test_a_level_of_lone_gpus_is_not_drawn():
-    (host,) = host_frames(machine_graph(machine("X SYS\nSYS X", numa="0 1")))
+def test_a_level_of_lone_gpus_is_drawn_only_where_a_source_names_its_boxes():
+    (host,) = host_frames(machine_graph(machine("X SYS\nSYS X")))
     assert host == Frame("host", (0, 1))
+    named = machine("X SYS\nSYS X", numa="0 1")
+    (host,) = host_frames(machine_graph(named))
+    assert host == Frame("host", (Frame("NUMA node 0", (0,)), Frame("NUMA node 1", (1,))))
+    assert faults(picture(named)) == []
+    cluster = collect({"a": sources.load("a100-1"), "b": named})
+    assert [len(frames(frame)) for frame in host_frames(machine_graph(cluster))] == [1, 3]
 
 
 def test_gpus_of_an_island_stand_side_by_side():
@@ -233,6 +243,11 @@ def test_links_that_no_source_tells_of_are_said_to_be_missing():
     said = "NVLink is not stated and not drawn: the source shows PCIe paths only"
     assert said in " ".join(words(picture(paths), TextStyle.LEGEND))
     assert said not in " ".join(words(picture(paths.replace(formats=("topo-mp", "topo-m"))), TextStyle.LEGEND))
+    bridges = read_text((SOURCES / "lspci-vv.txt").read_text())
+    assert said in " ".join(words(picture(bridges), TextStyle.LEGEND))
+    hosts = collect({"a": bridges, "b": sources.load("a100-1")})
+    said = "NVLink on a is not stated and not drawn: the source shows PCIe paths only"
+    assert said in " ".join(words(picture(hosts), TextStyle.LEGEND))
 
 
 def test_peer_access_that_is_not_known_is_said():
@@ -258,6 +273,27 @@ def test_a_nic_of_two_gpus_stands_below_both():
     gpus, nics = ({panel.hint.split(":")[0]: panel.box for panel in of(kind, drawn)} for kind in ("gpu", "nic"))
     first = nics["NIC mlx5_0"]
     assert (first.x, first.right) == pytest.approx((gpus["GPU 0"].x, gpus["GPU 1"].right))
+
+
+def test_nics_stand_right_below_their_gpus_in_a_box_that_a_taller_one_stretches():
+    cut = read_text((CASES / "097-dgx2-x16-nv6-cut-gpu4.txt").read_text())
+    drawn = picture(cut)
+    gpus, nics = ({panel.hint.split(":")[0]: panel.box for panel in of(kind, drawn)} for kind in ("gpu", "nic"))
+    tops = {name: nics[f"NIC {name}"].y for name in ("mlx5_0", "mlx5_1", "mlx5_2")}
+    assert set(tops.values()) == {gpus["GPU 0"].bottom + 5}
+    assert faults(drawn) == []
+
+
+def test_gpus_of_a_host_are_as_tall_as_the_fullest_of_them():
+    """Not as that of another host; what is not known of a host and of the network stands below."""
+    bare = machine("X NV4\nNV4 X")
+    drawn = picture(collect({"a": sources.load("hgx-a100-4"), "b": bare}))
+    heights = {panel.hint.split(":")[0]: panel.box.height for panel in of("gpu", drawn)}
+    assert heights["GPU 0"] == heights["GPU 3"] > heights["GPU 4"] == heights["GPU 5"]
+    below = words(drawn, TextStyle.LEGEND)
+    assert "what the links carry is not known on b: no source names the cards" in below
+    assert below[-1] == "the network between the hosts is not stated"
+    assert faults(drawn) == []
 
 
 def test_nics_of_several_boxes_stand_in_the_middle():

@@ -62,7 +62,7 @@ def test_nics_say_what_is_known_of_them():
     drawn = picture(topology)
     assert words(drawn, TextStyle.NIC) == ["mlx5_0", "NIC1"]
     assert [nic.hint for nic in of("nic", drawn)] == ["NIC mlx5_0: NIC0, 50 GB/s, gen5 x16", "NIC NIC1"]
-    assert words(drawn, TextStyle.LEGEND) == ["rounded boxes: NICs, 50 GB/s in one direction"]
+    assert words(drawn, TextStyle.LEGEND) == ["small pills: NICs, 50 GB/s in one direction"]
 
 
 def test_many_nics_make_no_tower():

@@ -15,8 +15,8 @@ from placement.choices import RolloutChoice
 from placement.constants import constants
 from placement.dataflow import Work
 from placement.hardware import Hardware
-from placement.models import find_model
-from placement.workload import Engine, Precision
+from placement.models import Model, catalogue, find_model
+from placement.workload import Engine, KvCache, Precision, Quantization
 
 C = dataclasses.replace(
     constants(),
@@ -121,3 +121,78 @@ def test_an_engine_samples_at_most_one_sequence_for_each_token_of_its_batch() ->
     space = engine_memory.engine_space(MODEL, rollout_choice(slots=1 << 40), BATCH, gpu(), C)
     assert space.activation_mib == 65_536 + 100
     assert space.slots == 0
+
+
+# ── numbers of 8 bits, and an engine that does not sleep ────────────────────────────────────────────────────
+
+
+def test_eight_bit_weights_leave_embeddings_as_they_are() -> None:
+    # 64 Mi of embeddings in 16 bits are 128 MiB, 1536 Mi of linear weights in 8 bits 1536; the cache gets the rest.
+    plain = engine_memory.engine_space(MODEL, rollout_choice(), BATCH, gpu(), C)
+    small = dataclasses.replace(rollout_choice(), quantization=Quantization.FP8)
+    space = engine_memory.engine_space(MODEL, small, BATCH, gpu(), C)
+    assert space.weights_mib == 128 + 1536
+    assert space.kv_mib - plain.kv_mib == 1536
+    # New weights arrive in 16 bits, in buckets that are no smaller.
+    held = engine_memory.rollout(space, C, hybrid=True).active_mib
+    assert held[Work.SYNC_WEIGHTS] == 2000 + 1664 + 2048
+
+
+def test_an_eight_bit_cache_holds_twice_as_many_sequences() -> None:
+    small = dataclasses.replace(rollout_choice(slots=2000), kv_cache=KvCache.FP8)
+    # 34,700 MiB at 12 MiB a sequence.
+    assert engine_memory.engine_space(MODEL, small, BATCH, gpu(), C).slots == 2000
+    more = dataclasses.replace(small, max_num_seqs=9999)
+    # Sampling 9999 sequences takes 9999 MiB and 100 beside; 26,701 MiB are left.
+    assert engine_memory.engine_space(MODEL, more, BATCH, gpu(), C).slots == 26_701 // 12
+
+
+def test_an_engine_that_does_not_sleep_keeps_its_claim() -> None:
+    space = engine_memory.engine_space(MODEL, rollout_choice(), BATCH, gpu(), C)
+    awake = engine_memory.rollout(space, C, hybrid=True, sleeps=False)
+    assert awake.resident_mib == 2000 + 40_000
+    # Between processes of the same GPUs one bucket is enough.
+    assert awake.active_mib == {Work.GENERATE: 42_000, Work.SYNC_WEIGHTS: 42_000 + 2048}
+
+
+@pytest.mark.parametrize(
+    ("name", "tp", "per_token"),
+    [
+        # 2 · 28 layers · 4 KV heads · 128 · 2 B = 57,344; tp 4 cuts it into heads, tp 8 copies them.
+        pytest.param("Qwen/Qwen2.5-7B", 1, 57_344, id="grouped heads"),
+        pytest.param("Qwen/Qwen2.5-7B", 4, 14_336, id="a head each"),
+        pytest.param("Qwen/Qwen2.5-7B", 8, 14_336, id="a head on two GPUs"),
+        # Latent attention: 61 layers · (512 + 64) · 2 B, which TP cannot cut.
+        pytest.param("deepseek-ai/DeepSeek-V3", 8, 70_272, id="latent attention"),
+    ],
+)
+def test_the_cache_of_a_token(name: str, tp: int, per_token: int) -> None:
+    assert engine_memory.kv_bytes_per_token(find_model(name), rollout_choice(tp)) == per_token
+    halved = dataclasses.replace(rollout_choice(tp), kv_cache=KvCache.FP8)
+    assert engine_memory.kv_bytes_per_token(find_model(name), halved) == per_token / 2
+
+
+def test_a_tied_embedding_is_held_once() -> None:
+    # Llama 3.2 1B: 1,235,814,400 parameters; its head is its embedding, 128,256 · 2048, in 16 bits whatever the others have.
+    tied = find_model("meta-llama/Llama-3.2-1B")
+    assert (tied.parameters, tied.embedding_parameters) == (1_235_814_400, 128_256 * 2048)
+    space = engine_memory.engine_space(tied, rollout_choice(), BATCH, gpu(), C)
+    assert space.weights_mib == pytest.approx(2 * 1_235_814_400 / 2**20)
+    small = dataclasses.replace(rollout_choice(), quantization=Quantization.FP8)
+    space = engine_memory.engine_space(tied, small, BATCH, gpu(), C)
+    assert space.weights_mib == pytest.approx((1_235_814_400 + 128_256 * 2048) / 2**20)
+
+
+@given(
+    model=st.sampled_from(list(catalogue().values())),
+    tp=st.sampled_from([1, 2, 4, 8]),
+    share=st.floats(0.3, 0.95),
+    slots=st.integers(1, 2000),
+)
+def test_eight_bits_never_leave_room_for_fewer_sequences(model: Model, tp: int, share: float, slots: int) -> None:
+    plain = rollout_choice(tp, share, slots)
+    weights = dataclasses.replace(plain, quantization=Quantization.FP8)
+    both = dataclasses.replace(weights, kv_cache=KvCache.FP8)
+    spaces = [engine_memory.engine_space(model, how, BATCH, gpu(gpus=tp), C) for how in (plain, weights, both)]
+    assert spaces[0].slots <= spaces[1].slots <= spaces[2].slots
+    assert spaces[0].weights_mib > spaces[1].weights_mib

@@ -11,13 +11,24 @@ from worked_models import EXPERTS_FOR_TIME as EXPERTS
 from worked_models import FOR_TIME as MODEL
 
 from placement.choices import RolloutChoice
-from placement.constants import constants
+from placement.constants import Constants, constants
 from placement.engine_memory import EngineSpace
 from placement.generation import generate
 from placement.hardware import Hardware
 from placement.models import Model
 from placement.passes import Timed
-from placement.workload import Algorithm, Batch, Engine, Precision, Role, RoleName, Workload
+from placement.workload import (
+    Algorithm,
+    Batch,
+    Engine,
+    KvCache,
+    Precision,
+    Quantization,
+    Role,
+    RoleName,
+    Schedule,
+    Workload,
+)
 
 C = dataclasses.replace(
     constants(),
@@ -26,6 +37,7 @@ C = dataclasses.replace(
     kv_read_efficiency=0.5,
     decode_overhead_us=2000.0,
     decode_overhead_us_per_layer=100.0,
+    sampler_bytes_per_sequence_and_vocab=0.0,
     decode_alpha_us=5.0,
     ring_efficiency=0.5,
     own_bytes_per_s=1e30,
@@ -62,10 +74,10 @@ def workload(
     mean: int = 200,
     longest: int = 200,
     algorithm: Algorithm = Algorithm.GRPO,
+    schedule: Schedule = Schedule.FULL,
 ) -> Workload:
-    return Workload(
-        algorithm, Batch(prompts, samples, prompt, mean, longest, 1, 8192), (Role(RoleName.ACTOR, MODEL),)
-    )
+    batch = Batch(prompts, samples, prompt, mean, longest, 1, 8192)
+    return Workload(algorithm, batch, (Role(RoleName.ACTOR, MODEL),), schedule)
 
 
 def run(
@@ -76,10 +88,12 @@ def run(
     replicas: int = 1,
     slots: int = 1000,
     group: Hardware | None = None,
+    c: Constants = C,
+    **stored: Quantization | KvCache,
 ) -> Timed:
-    choice = RolloutChoice(Engine.VLLM, tp, replicas, Precision.BF16, 0.5, slots)
+    choice = RolloutChoice(Engine.VLLM, tp, replicas, Precision.BF16, 0.5, slots, **stored)  # type: ignore[arg-type]
     space = EngineSpace(0.0, 0.0, 0.0, 0.0, slots)
-    return generate(model, choice, space, job, group or hardware(tp * replicas), C)
+    return generate(model, choice, space, job, group or hardware(tp * replicas), c)
 
 
 # ── dense ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -90,6 +104,14 @@ def test_equal_lengths_in_one_batch() -> None:
     # each (2 GFLOP / 80 TFLOP/s): 0.5 s; KV of 100 + 100 tokens on average, 1.6 MB / 500 GB/s = 3.2 µs: 0.064
     # s. Prefill: 10,000 tokens of 2.002 GFLOP (attention over 100): 0.25025 s.
     assert run(workload()) == Timed(pytest.approx(1.1 + 0.5 + 0.064 + 0.25025), "decode: engine overhead")
+
+
+def test_eight_bits_are_read_faster_and_computed_as_before() -> None:
+    # 200 steps read 2 GB; of 10^9 parameters 4·10^7 are embeddings, which keep 16 bits: 1.04 GB. Of the cache a half is read.
+    plain = run(workload()).seconds
+    weights = run(workload(), quantization=Quantization.FP8).seconds
+    assert plain - weights == pytest.approx(200 * 0.96e9 / 800e9)
+    assert plain - run(workload(), kv_cache=KvCache.FP8).seconds == pytest.approx(0.064 / 2)
 
 
 def test_a_batch_that_does_not_fit_takes_turns() -> None:
@@ -119,6 +141,48 @@ def test_tensor_parallelism_cuts_reads_and_pays_all_reduces() -> None:
     steps = 200 * (1.25e-3 + 3e-3 + 20 * 5e-6)
     tokens = 20_000 * (12.5e-6 + 1.6e-6 + 20 * 40e-9)
     assert time.seconds == pytest.approx(steps + tokens + 0.125125 + 20 * (12e-6 + 126.491e-6 + 0.4e-3))
+
+
+def test_sampling_passes_over_the_vocabulary_for_every_token() -> None:
+    # 20,000 tokens of 1000 entries (the vocabulary) of 40 B, at 800 GB/s: 1 ms.
+    sampled = run(workload(), c=dataclasses.replace(C, sampler_bytes_per_sequence_and_vocab=40.0 * 1000 / MODEL.vocab))
+    assert sampled.seconds - run(workload()).seconds == pytest.approx(1e-3)
+
+
+def test_the_slowest_engine_has_more_than_its_share() -> None:
+    # Mean 200, longest 1000: k = 4. The fuller of 2 engines with 50 sequences each has 1 + √(4/6) · 0.589456 / √50 times the
+    # mean tokens; 1000 steps as before.
+    job = workload(longest=1000)
+    more = 1 + (4 / 6) ** 0.5 * 0.589456 / 50**0.5
+    tokens = 10_000 * more * (25e-6 + (100 + 1000 / 6) * 8000 / 500e9)
+    assert run(job, replicas=2).seconds == pytest.approx(1000 * 5.5e-3 + tokens + 0.25025 / 2)
+
+
+# ── fully asynchronous ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_without_a_tail_slots_stay_busy_and_interrupted_answers_are_computed_again() -> None:
+    # 100 sequences in 25 slots: 20,000 tokens in 800 steps of 5.5 ms, however long the longest is (1000). At the weight
+    # sync 25 sequences are under way, of 100 + 1000/6 tokens on average.
+    time = run(workload(longest=1000, schedule=Schedule.ASYNC), slots=25)
+    context = 100 + 1000 / 6
+    tokens = 20_000 * (25e-6 + context * 8000 / 500e9)
+    computed = 10_000 + 25 * context
+    prefill = computed * (2e9 + 2 * 10 * 10 * 100 * context) / 80e12
+    assert time.seconds == pytest.approx(800 * 5.5e-3 + tokens + prefill)
+
+
+# With answers that end at about the same time computing interrupted ones anew (400 · 300 tokens of 25 µs, 3 s) would cost more
+# than the tail (3 ms a step at the least).
+@given(longest=st.integers(1400, 8000), slots=st.integers(1, 400), replicas=st.integers(1, 4))
+def test_generation_that_waits_for_no_long_tail_is_never_slower(longest: int, slots: int, replicas: int) -> None:
+    for model in (MODEL, EXPERTS):
+        free, one_off, full = (
+            run(workload(400, longest=longest, schedule=schedule), model=model, slots=slots, replicas=replicas).seconds
+            for schedule in (Schedule.ASYNC, Schedule.ONE_STEP_OFF, Schedule.FULL)
+        )
+        assert one_off == full
+        assert free <= full
 
 
 def test_without_nvlink_all_reduces_start_as_nccls_do() -> None:

@@ -40,6 +40,8 @@ C = dataclasses.replace(
     constants(),
     train_overhead_mib=1000,
     frozen_overhead_mib=500,
+    nccl_mib_2=0,
+    nccl_mib_4=0,
     engine_residual_mib=2000,
     fsdp_activation_bytes_per_hidden=100,
     engine_nccl_mib_tp1=100,
@@ -102,6 +104,15 @@ def test_lora_trains_its_adapters_alone() -> None:
     lora = memory.state(actor(MEGATRON, lora=8), MODEL, train_choice(dp=2))
     assert full.weights < lora.weights < 1.01 * full.weights
     assert lora.gradients < 0.01 * full.gradients
+
+
+def test_lora_scatters_the_gradients_of_its_adapters_alone() -> None:
+    # MiB: 16-bit weights in four parts, and 8 bytes for each adapter; 320 gathered, and of gradients the adapters' share of that.
+    choice = train_choice(master=MASTER_BF16)
+    held = memory.train(actor(lora=8), MODEL, choice, BATCH, C, hybrid=True)
+    adapters = 22_016 * 8 * 24 / MODEL.parameters
+    state = (2 + (2 + 2 + 4) * adapters) * 1600 / 4
+    assert held.active_mib[Work.UPDATE_ACTOR] == pytest.approx(1000 + state + 320 * (1 + adapters) + 384 + 800)
 
 
 # ── training ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,6 +203,23 @@ def test_between_pools_two_buckets_are_in_flight() -> None:
     together = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
     apart = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=False).active_mib
     assert apart[Work.SYNC_WEIGHTS] - together[Work.SYNC_WEIGHTS] == 2 * 2048
+
+
+def test_each_communicator_has_buffers() -> None:
+    # One group of four or more is in the overhead. Alone: 300 less; a pair: 100 less; TP pairs beside four data-parallel ranks: 200 more.
+    c = dataclasses.replace(C, nccl_mib_2=200, nccl_mib_4=300)
+
+    def idle(choice: TrainChoice) -> float:
+        return memory.train(actor(), MODEL, dataclasses.replace(choice, offload=BETWEEN), BATCH, c, hybrid=True).resident_mib
+
+    assert idle(train_choice(dp=4)) == idle(train_choice(dp=8)) == 1000
+    assert idle(train_choice(dp=1)) == 700
+    assert idle(train_choice(dp=2)) == 900
+    assert idle(train_choice(tp=2, dp=4)) == 1200
+    # Ranks that share sequences are joined twice: in their pair, and in the four that hold shards.
+    assert idle(dataclasses.replace(train_choice(dp=2), sp=2)) == 1200
+    alone = memory.frozen(Role(RoleName.REF, MODEL), MODEL, FrozenChoice(1, 1, 1, BF16, BETWEEN), BATCH, c, fused_ce=True)
+    assert alone.resident_mib == 200
 
 
 @given(

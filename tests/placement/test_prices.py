@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
-from conftest_placement import actor, ask, critic, job, machine, ref, reward, two_switches
+from conftest_placement import BATCH, actor, ask, critic, job, machine, ref, reward, two_switches
 
 from placement import planner, prices
 from placement.instance import Objective
@@ -14,7 +16,10 @@ from placement.rules import parse_rules
 from solvers.problem import Term
 from solvers.result import Answer, Options, Result, Status, TermProof
 
-FOUR = job(actor(), critic(), ref(), reward())
+EVEN = dataclasses.replace(BATCH, response_max_tokens=BATCH.response_mean_tokens)
+"""Answers of one length: no rank of the colocated roles waits for a fuller one."""
+
+FOUR = job(actor(), critic(), ref(), reward(), batch=EVEN)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Damaged folders are refused in one line that names the file and the field; nothing in them can crash or hang the reader."""
+"""Damaged files are refused in one line that names them, unfit rows are listed; nothing in them can crash or hang the reader."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from placement.errors import InputError
 from placement.validation.reading import MAX_BYTES, MAX_ROWS, Folder, Record
 from placement.validation.report import report, to_document
+from placement.validation.rows import Unpredictable
 
 
 @pytest.fixture
@@ -43,22 +44,25 @@ DAMAGED = {
     "not UTF-8": ("memory.json", b"\xff\xfe\x00", "memory.json: this is no text (UTF-8)"),
     "wrong top": ("memory.json", "[]", "memory.json: this file holds a JSON object"),
     "wrong list": ("memory.json", '{"training": {}}', "memory.json: training: a list of at most 20000 rows is wanted here"),
-    "wrong row": ("memory.json", '{"training": [3]}', "memory.json: training row 1: a row is a JSON object"),
-    "no measurement": ("memory.json", '{"training": [{"model": "x"}]}', "training row 1: measured_peak is a measured value above zero"),
-    "zero": ("memory.json", '{"training": [{"measured_peak": 0}]}', "row 1: measured_peak is a measured value above zero, not 0"),
-    "negative": ("memory.json", '{"inference": [{"kv": -1}]}', "inference row 1: kv is a number from 0 to 1e+18, not -1"),
-    "text": ("memory.json", '{"inference": [{"kv": "5"}]}', "row 1: kv is a number from 0 to 1e+18, not '5'"),
-    "boolean": ("memory.json", '{"inference": [{"kv": true}]}', "row 1: kv is a number"),
-    "name": ("memory.json", '{"inference": [{"kv": 1, "model": 5}]}', "row 1: model is a text"),
-    "half a GPU": ("collectives.json", '[{"n": 2.5, "busbw_at_max_GBs": 1}]', "collectives.json row 1: n is a whole number"),
-    "no group size": ("collectives.json", '[{"busbw_at_max_GBs": 1}]', "collectives.json row 1: n is the number of GPUs"),
-    "no rate": ("collectives.json", '[{"n": 2}]', "row 1: busbw_at_max_GBs is a measured value above zero"),
-    "no sync": ("rl_steps.json", '{"weight_sync": [{}]}', "weight_sync row 1: sync_s is a measured value above zero"),
-    "no step": ("rl_steps.json", '{"a": [{"step_s": 1}, {}]}', "a row 2: step_s is a measured value above zero"),
-    "cells": ("train_throughput.csv", "model,n_gpus\n7b\n", "train_throughput.csv row 1: this row has not as many cells"),
-    "CSV NaN": ("train_throughput.csv", "tok_per_s_per_gpu\nnan\n", "row 1: tok_per_s_per_gpu is a number from 0 to 1e+18, not 'nan'"),
     "quotes": ("train_throughput.csv", 'a,b\n"x,y\n', "train_throughput.csv: no comma-separated values"),
-    "matrix": ("p2p/101.json", '{"links": [["X"], ["X"]]}', "101.json: links is a square table"),
+}  # fmt: skip
+
+UNFIT = {
+    "wrong row": ("memory.json", '{"training": [3]}', "a row is a JSON object"),
+    "no measurement": ("memory.json", '{"training": [{"model": "x"}]}', "measured_peak is a measured value above zero"),
+    "zero": ("memory.json", '{"training": [{"measured_peak": 0}]}', "measured_peak is a measured value above zero, not 0"),
+    "negative": ("memory.json", '{"inference": [{"kv": -1}]}', "kv is a number from 0 to 1e+18, not -1"),
+    "text": ("memory.json", '{"inference": [{"kv": "5"}]}', "kv is a number from 0 to 1e+18, not '5'"),
+    "boolean": ("memory.json", '{"inference": [{"kv": true}]}', "kv is a number"),
+    "name": ("memory.json", '{"inference": [{"kv": 1, "model": 5}]}', "model is a text"),
+    "half a GPU": ("collectives.json", '[{"n": 2.5, "busbw_at_max_GBs": 1}]', "n is a whole number"),
+    "no group size": ("collectives.json", '[{"busbw_at_max_GBs": 1}]', "n is the number of GPUs"),
+    "no rate": ("collectives.json", '[{"n": 2}]', "busbw_at_max_GBs is a measured value above zero"),
+    "no sync": ("rl_steps.json", '{"weight_sync": [{}]}', "sync_s is a measured value above zero"),
+    "no step": ("rl_steps.json", '{"a": [{"step_s": 1}, {}]}', "step_s is a measured value above zero"),
+    "cells": ("train_throughput.csv", "model,n_gpus\n7b\n", "this row has not as many cells"),
+    "CSV NaN": ("train_throughput.csv", "tok_per_s_per_gpu\nnan\n", "tok_per_s_per_gpu is a number from 0 to 1e+18, not 'nan'"),
+    "matrix": ("p2p/101.json", '{"links": [["X"], ["X"]]}', "links is a square table"),
     "matrix size": ("p2p/101.json", '{"links": [["X"]], "unidirectional_p2p_enabled": [[1, 1], [1, 1]]}',
                     "has 2 rows where links has 1"),
     "matrix code": ("p2p/101.json", '{"links": [["X", 3], [3, "X"]], "bidirectional_p2p_enabled": [[1, 1], [1, 1]]}',
@@ -81,6 +85,16 @@ def test_damage_is_refused_with_its_place(folder: Path, name: str, text: str | b
     assert said in str(caught.value)
     assert name in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(("name", "text", "said"), UNFIT.values(), ids=UNFIT.keys())
+def test_an_unfit_row_is_listed_with_the_reason_and_the_others_stay(folder: Path, name: str, text: str, said: str) -> None:
+    (folder / name).write_text(text)
+    rows = [row for group in report(Folder.at(folder)).groups for row in group.rows]
+    unfit = [row for row in rows if row.why is not None and said in row.why]
+    assert [row.predicted for row in unfit] == [None]
+    assert unfit[0].measured is not None or name.rpartition("/")[2] in unfit[0].name
+    assert any(row.predicted is not None for row in rows)
 
 
 def test_files_and_lists_have_a_largest_size(folder: Path) -> None:
@@ -141,14 +155,11 @@ def test_no_line_of_a_table_does_either(tmp_path_factory: pytest.TempPathFactory
     path = tmp_path_factory.mktemp("table")
     names = measurements.CSV_FIELDS
     (path / "train_throughput.csv").write_text(",".join(names) + "\n" + ",".join(line[name] for name in names) + "\n")
-    try:
-        assert len(report(Folder.at(path)).groups[4].rows) == 1
-    except InputError as error:
-        assert "train_throughput.csv row 1" in str(error)
+    assert len(report(Folder.at(path)).groups[4].rows) == 1
 
 
 def test_numbers_of_a_table_are_text_and_empty_is_absent() -> None:
     row = Record({"a": "5", "b": "", "c": "x"}, "t", is_text=True)
     assert (row.count("a"), row.number("b"), row.text("b")) == (5, None, "")
-    with pytest.raises(InputError, match="c is a number"):
+    with pytest.raises(Unpredictable, match="c is a number"):
         row.number("c")

@@ -19,10 +19,12 @@ from placement.workload import (
     Algorithm,
     Batch,
     Engine,
+    KvCache,
     LayoutMenu,
     Master,
     Offload,
     Precision,
+    Quantization,
     Role,
     RoleName,
     RolloutMenu,
@@ -183,6 +185,7 @@ trains = st.builds(
     st.booleans(),
     st.integers(0, 64),
 )
+stages = menus(st.sampled_from([1, 2, 3]))
 
 
 def fitting(model):
@@ -219,12 +222,25 @@ def workloads(draw):
             draw(fitting(model)),
             draw(shares),
             draw(counts),
+            draw(menus(st.sampled_from(Quantization))),
+            draw(menus(st.sampled_from(KvCache))),
+            draw(st.booleans()),
         )
 
     def role(name, engines, **more):
         model, engine = draw(models), draw(st.sampled_from(engines))
-        pp = (1,) if engine is Engine.FSDP else draw(menus(st.integers(1, model.layers)))
-        layout = LayoutMenu(draw(fitting(model)), pp, draw(st.none() | menus(counts)))
+        is_fsdp, is_megatron = engine is Engine.FSDP, engine is Engine.MEGATRON
+        pp = (1,) if is_fsdp else draw(menus(st.integers(1, model.layers)))
+        tp = draw(fitting(model))
+        sp = draw(menus(st.sampled_from([n for n in (1, 2, 4) if any(model.can_share_heads(n * t) for t in tp)] if is_fsdp else [1])))
+        ep = draw(menus(st.sampled_from([n for n in (1, 2, 4) if is_megatron and model.experts % n == 0 and model.experts] or [1])))
+        layout = LayoutMenu(tp, pp, draw(st.none() | menus(counts)), sp, ep)
+        if "train" in more:
+            more["train"] = dataclasses.replace(
+                more["train"],
+                zero=draw(stages) if is_fsdp else (3,),
+                distributed_optimizer=is_fsdp or draw(st.booleans()),
+            )
         return Role(
             name, model, engine, layout=layout, precision=draw(precisions), **draw(gpu_wishes), **more
         )
@@ -266,6 +282,29 @@ def workloads(draw):
         draw(st.none() | st.sampled_from(PRESETS)),
         draw(st.none() | st.text(min_size=1, max_size=8)),
     )
+
+
+def test_layouts_and_precisions_that_few_jobs_need_are_menus():
+    text = SMALLEST.replace(
+        "{model: Qwen2.5-7B}",
+        "{model: Qwen2.5-7B, layout: {sp: [1, 2, 3]}, train: {zero: [3, 2]}, "
+        "rollout: {quantization: [none, fp8], kv_cache: fp8, sleep: false}}",
+    ).replace("Qwen2.5-1.5B}", "Qwen3-30B-A3B, engine: megatron, layout: {ep: [8, 3]}, train: {distributed_optimizer: false}}")
+    job = load(text)
+    actor, critic = job.role(ACTOR), job.role(CRITIC)
+    # 28 heads and 4 KV heads: three ranks cannot share them, nor 128 experts.
+    assert (actor.layout.sp, actor.train.zero) == ((1, 2), (3, 2))
+    assert (actor.rollout.quantization, actor.rollout.kv_cache) == (tuple(Quantization), (KvCache.FP8,))
+    assert actor.rollout.sleep is critic.train.distributed_optimizer is False
+    assert critic.layout.ep == (8,)
+    written = to_document(job)["roles"]
+    assert written["actor"]["layout"]["sp"] == [1, 2]
+    assert load(dump(to_document(job))) == job
+    # What is left at its default is not written: files stay as short as they were.
+    usual = to_document(load(SMALLEST))["roles"]["actor"]
+    assert not {"sp", "ep"} & usual["layout"].keys()
+    assert not {"zero", "distributed_optimizer"} & usual["train"].keys()
+    assert not {"quantization", "kv_cache", "sleep"} & usual["rollout"].keys()
 
 
 @given(workloads())
@@ -484,6 +523,13 @@ def test_an_error_shows_file_line_and_column():
             id="async hybrid",
         ),
         pytest.param(
+            "algorithm: ppo",
+            "schedule: one_step_off\nalgorithm: ppo",
+            "1:11",
+            "schedule one_step_off overlaps generation with training",
+            id="one step off hybrid",
+        ),
+        pytest.param(
             "Qwen2.5-7B",
             "Qwen2.5-7B, rollout: {tp: 3}",
             "4:44",
@@ -504,6 +550,38 @@ def test_an_error_shows_file_line_and_column():
             "Qwen/Qwen2.5-7B has 28 layers: pp cannot be larger",
             id="pp",
         ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, layout: {sp: 3}", "4:43",
+            "tp·sp must divide the attention heads of Qwen/Qwen2.5-7B (28, with 4 KV heads), with tp 1", id="sp",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, engine: megatron, layout: {sp: 2}", "4:61",
+            "engine megatron has no sp: use sp: 1, or engine: fsdp", id="megatron sp",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen3-30B-A3B, layout: {ep: 2}", "4:46",
+            "engine fsdp has no expert parallelism: use ep: 1, or engine: megatron", id="fsdp ep",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, engine: megatron, layout: {ep: 2}", "4:61",
+            "Qwen/Qwen2.5-7B has no experts: use ep: 1", id="ep without experts",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen3-30B-A3B, engine: megatron, layout: {ep: 3}", "4:64",
+            "ep must divide the 128 experts of Qwen/Qwen3-30B-A3B", id="ep",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, train: {distributed_optimizer: false}", "4:61",
+            "engine fsdp has no distributed_optimizer: use zero", id="fsdp optimizer",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, engine: megatron, train: {zero: [1, 3]}", "4:62",
+            "engine megatron has no zero: use distributed_optimizer", id="megatron zero",
+        ),
+        pytest.param("Qwen2.5-7B", "Qwen2.5-7B, train: {zero: 4}", "4:44", "1, 2 or 3", id="zero"),
+        pytest.param("Qwen2.5-7B", "Qwen2.5-7B, train: {zero: true}", "4:44", "1, 2 or 3", id="zero is no switch"),
+        pytest.param("Qwen2.5-7B", "Qwen2.5-7B, train: {zero: 1.0}", "4:44", "1, 2 or 3", id="zero is whole"),
+        pytest.param("Qwen2.5-7B", "Qwen2.5-7B, rollout: {quantization: fp4}", "4:54", "'none' or 'fp8'", id="quantization"),
         pytest.param(
             "Qwen2.5-7B",
             "Qwen2.5-7B, gpus: {min: 4, max: 2}",
