@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("script", ["make_readme.py", "make_pictures.py", "make_sources.py", "make_validation.py"])
+@pytest.mark.parametrize(
+    "script", ["make_readme.py", "make_pictures.py", "make_sources.py", "make_validation.py", "make_explain.py", "make_calibration.py"]
+)
 def test_generated_documents_are_fresh(script):
     done = subprocess.run(
         [sys.executable, str(ROOT / "docs" / script), "--check"], capture_output=True, text=True, timeout=120, check=False

@@ -273,3 +273,27 @@ def test_help_to_a_full_disk(placement, tmp_path):
         process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     assert process.returncode == 2
     assert "Traceback" not in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("status: ok\ngpus:\n- {index: 0}\nlinks: {}\n", ["must begin with the line 'schema: placement/topology/v1'"]),
+        ('{"gpus": [{"index": 0}], "links": {}}', ["must begin with the line 'schema: placement/topology/v1'"]),
+        ("network:\n  rails: 2\n", ["this seems to describe a network", "--network FILE"]),
+        ("SwitchName=s0 Nodes=node[0-1]\n", ["this seems to describe a network", "--network FILE"]),
+        ("# placement\n\nIt writes:\n\n```yaml\ndevice_map:\n  actor: [0]\n```\n", ["no output that describes GPUs"]),
+        ("# Jobs\n\nWrite\n\nschema: placement/workload/v1\nalgorithm: ppo\n", ["no output that describes GPUs"]),
+        ("# a job\n---\nschema: placement/workload/v1\n", ["is a workload, not a topology: --workload takes it"]),
+    ],
+)
+def test_a_text_that_is_nearly_a_document_of_ours_is_told_from_prose(placement, tmp_path, text, words):
+    (tmp_path / "text").write_text(text)
+    assert refused(placement("topology", "text"), *words)
+
+
+def test_without_a_driver_the_way_on_suits_every_command():
+    from placement.sources import OTHER_HOST
+
+    assert OTHER_HOST.endswith("and name that file in place of live")
+    assert "--topology" not in OTHER_HOST

@@ -13,6 +13,7 @@ import yaml
 from placement.cli.say import note
 from placement.devicemap import load
 from placement.plans import Plan
+from topologies.catalog import machine_text
 
 
 def test_plan_prints_yaml_on_standard_output_and_the_table_on_standard_error(placement):
@@ -113,14 +114,15 @@ def test_joined_sources_and_named_cards_are_one_machine(placement, tmp_path):
     assert load(joined.stdout).device_map == load(named.stdout).device_map
 
 
-@pytest.mark.parametrize("kind", ["gpus", "models", "machines", "workloads", "rules"])
+@pytest.mark.parametrize("kind", ["gpus", "models", "machines", "workloads", "rules", "constants"])
 def test_catalog(placement, kind):
     assert len(json.loads(placement("catalog", kind, "--json").stdout)) >= 8
     assert placement("catalog", kind).returncode == 0
 
 
 def test_the_whole_catalog_and_the_schema(placement):
-    assert set(json.loads(placement("catalog", "--json").stdout)) == {"gpus", "models", "machines", "workloads", "rules", "presets"}
+    kinds = {"gpus", "models", "machines", "workloads", "rules", "presets", "constants"}
+    assert set(json.loads(placement("catalog", "--json").stdout)) == kinds
     assert json.loads(placement("schema", "workload").stdout)["type"] == "object"
 
 
@@ -199,3 +201,31 @@ def test_notes_wrap_on_a_terminal_only(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     note(table := text + "\n" + text)
     assert sys.stderr.getvalue() == table + "\n"
+
+
+def test_a_dash_is_standard_output_wherever_a_file_is_written(placement, tmp_path):
+    for arguments in (["plan", "--topology", "a100-pcie-mixed-4", "--workload", "ppo-0.5b", "--json"], ["collect", "node0.txt"]):
+        (tmp_path / "node0.txt").write_text(machine_text("a100-1"))
+        plain, dashed = placement(*arguments), placement(*arguments, "-o", "-")
+        assert (plain.returncode, dashed.returncode) == (0, 0)
+        assert dashed.stdout == plain.stdout != ""
+    drawn = placement("topology", "a100-1", "--svg", "-")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert drawn.stdout.startswith("<svg")
+    assert [path.name for path in tmp_path.iterdir()] == ["node0.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--svg", "a.png"], "error: --svg a.png: the drawing is SVG; name it a.svg, browsers and Inkscape make other formats of it\n"),
+        (
+            ["--svg", "-", "--yaml"],
+            "error: --svg - and --json or --yaml all write to standard output: give one of them, or name a file for the drawing\n",
+        ),
+    ],
+)
+def test_what_is_no_place_for_a_drawing_is_refused(placement, tmp_path, arguments, said):
+    process = placement("topology", "a100-1", *arguments)
+    assert (process.returncode, process.stdout, process.stderr) == (2, "", said)
+    assert not list(tmp_path.iterdir())

@@ -8,8 +8,11 @@ import re
 import pytest
 
 import placement
+from placement import workload_file
+from placement.assumptions import rough_times
 from placement.catalog import load_workload, workload_text
 from placement.cli.notices import broken_wishes, notices
+from placement.constants import Override
 from placement.instance import make_instance
 from placement.rules import parse_rules
 from topologies.read import read_text
@@ -108,6 +111,15 @@ def test_a_plan_without_anything_to_say_says_nothing():
     assert notices(*planned(machine(8))) == ()
 
 
+def test_times_of_experts_are_said_to_be_rough_unless_they_are_calibrated():
+    job = workload_file.load(workload_text("ppo-0.5b").replace("Qwen/Qwen2.5-0.5B", "Qwen/Qwen3-30B-A3B"))
+    question = make_instance(machine(8), job, parse_rules("guide"))
+    (said,) = rough_times(question)
+    assert said == "times of mixtures of experts are off by a quarter on average (docs/validation.md): calibrate before trusting them"
+    assert list(rough_times(question.with_overrides([Override("generate_time_factor", 1.2, "")]))) == []
+    assert list(rough_times(make_instance(machine(1), load_workload("ppo-0.5b")))) == []
+
+
 @pytest.mark.parametrize("unknown", [{(0, 1)}, {(0, 1), (2, 3), (0, 3)}])
 def test_unknown_links_are_counted(unknown):
     plan, question = planned(machine(4, unknown=unknown))
@@ -132,8 +144,6 @@ def test_pairs_without_peer_to_peer_copies_are_one_sentence():
 
 
 def long_job(longest):
-    from placement import workload_file
-
     text = re.sub(r"response_tokens: \{[^}]*\}", f"response_tokens: {longest - 512}", workload_text("ppo-0.5b"))
     job = workload_file.load(text)
     assert job.batch.prompt_tokens + job.batch.response_max_tokens == longest

@@ -119,3 +119,61 @@ def test_suggestions_do_not_mind_capitals(placement, option, value, meant):
     process = placement("plan", "--topology", "a100-1", option, value)
     assert process.returncode == 2
     assert f"did you mean {meant}?" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("1TiB", 1_048_576),
+        ("512GiB", 524_288),
+        ("512 gib", 524_288),
+        # 503.5 · 1024 = 515,584
+        ("503.5GiB", 515_584),
+        # 540 · 10^9 / 2^20 = 514,984.1
+        ("540GB", 514_984),
+        ("1056000000kB", 1_007_080),
+        (" 128TiB ", 134_217_728),
+    ],
+)
+def test_an_amount_of_memory_is_read_and_rounded_down(text, mib):
+    assert options.memory_mib("--host-memory", text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "512", "1PiB", "-1TiB", "0GiB", "1023MiB", "129TiB", "1e3GiB", "GiB", "½TiB", "٣TiB"])
+def test_what_is_no_amount_of_memory_is_refused_by_name(text):
+    with pytest.raises(InputError, match=r"--host-memory cannot be .*: it takes the memory of each host, 1GiB to 128TiB"):
+        options.memory_mib("--host-memory", text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "instead"),
+    [
+        (
+            ["topology", "topo.txt", "gpus.csv"],
+            (
+                "join outputs of one machine: placement topology topo.txt+gpus.csv; or collect several hosts: "
+                "placement collect topo.txt gpus.csv -o cluster.yaml"
+            ),
+        ),
+        (["topology"], "name the machine: placement topology live, or placement topology topo.txt"),
+        (["plan", "topo.txt"], "placement plan --topology topo.txt"),
+        (["plan", "ppo-7b", "a.txt", "b.txt"], "placement plan --workload ppo-7b --topology a.txt+b.txt; + joins outputs of one machine"),
+        (["topology", "a100-1", "x", "4", "@", "2x25GB/s"], "put the cluster in quotes: placement topology 'a100-1 x 4 @ 2x25GB/s'"),
+        (["plan", "--topology", "a100-1", "x", "4"], "put the cluster in quotes: placement plan --topology 'a100-1 x 4'"),
+        (["measure", "topo.txt"], "placement measure --topology topo.txt; it measures this host"),
+        (["explain", "a.yaml", "b.yaml"], "run it once for each"),
+        (["collect", "a.txt", "--svg", "a.svg"], "--svg is an option of placement topology"),
+        (
+            ["topology", "a100-1", "-o", "a.yaml"],
+            "-o is an option of placement plan, collect and measure; write what it prints with --yaml > FILE, or a picture with --svg FILE",
+        ),
+    ],
+)
+def test_a_command_line_that_cannot_be_parsed_gets_a_way_on(placement, arguments, instead):
+    process = placement(*arguments)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.splitlines()[-1] == f"Instead: {instead}"
+
+
+def test_a_command_line_with_a_slip_of_the_keyboard_gets_the_word_that_was_meant(placement):
+    assert placement("plan", "--toplogy", "x").stderr.splitlines()[-1] == "Error: No such option: --toplogy (Possible options: --topology)"

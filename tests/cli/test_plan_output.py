@@ -10,8 +10,10 @@ import sys
 
 import pytest
 
+import placement
 from placement.cli import EXIT_NO, EXIT_TIME
 from placement.cli import plan as command
+from placement.cli.table import plan_table
 from placement.devicemap import load
 from placement.errors import InputError
 from placement.planner import Outcome
@@ -28,12 +30,15 @@ def run(**changes):
         "workload": "grpo-1.5b",
         "cards": None,
         "visible": None,
+        "host_memory_mib": None,
         "rules": [],
         "objective": "step",
         "within_percent": 2.0,
         "time_limit_s": 60.0,
         "solver": "cpsat",
         "workers": 1,
+        "constants": None,
+        "calibrate": None,
         "output": None,
         "force": False,
         "as_json": False,
@@ -99,6 +104,15 @@ def test_what_cannot_be_written_is_said_before_anything_is_solved(tmp_path, monk
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.parametrize(("machine", "job", "costs"), [("a100-1", "grpo-1.5b", False), ("a100-pcie-mixed-4", "ppo-0.5b", True)])
+def test_the_shortest_step_without_the_rules_is_said_where_they_cost_something(machine, job, costs):
+    question = placement.make_instance(placement.read_machine(machine), placement.load_workload(job))
+    found = placement.plan(question).plan
+    assert found.comparison.lifted
+    assert ("the rules cost nothing" in found.verdict) == (not costs)
+    assert ("shortest step without the rules" in plan_table(found, stream=None)) == costs
+
+
 def test_rules_all_takes_no_file_and_says_why(placement, tmp_path):
     process = placement("plan", *MIXED, "--rules", "all", "-o", "map.yaml")
     assert (process.returncode, process.stdout) == (2, "")
@@ -134,3 +148,24 @@ def test_rules_all_without_a_plan_is_no_only_if_none_can_exist(monkeypatch, ends
     outcomes = iter(ends)
     monkeypatch.setattr(command, "plan", lambda *_, **__: Outcome(Status(next(outcomes)), None, "nothing"))
     assert run(rules=["all"]) == code
+
+
+def test_host_memory_is_said_and_may_leave_no_plan(capsys):
+    # grpo-1.5b on one GPU: 2327 + 2048 + 4 · 1,543,714,304 / 2^20 MiB for the actor, 2327 each for its engine and ref.
+    assert run() == 0
+    assert "memory of the host: 14.6 GiB needed (load_actor); what it has is not known (--host-memory)" in capsys.readouterr().err
+    assert run(host_memory_mib=32 * 1024) == 0
+    said = capsys.readouterr()
+    assert "memory of the host: 14.6 GiB needed (load_actor), 6.2 GiB free, 11.2 GiB of 32.0 GiB reserved" in said.err
+    assert "host_memory_mib: [{capacity: 32768, reserved: 11469, planned: 14918, worst_phase: load_actor, free: 6381}]" in said.out
+    assert load(said.out).inputs["topology"]["hosts"] == [{"name": None, "memory_mib": 32768}]
+    assert run(host_memory_mib=16 * 1024) == EXIT_NO
+    said = capsys.readouterr().err
+    assert "because host memory: a plan takes about " in said
+    assert "the host has 16.0 GiB, of which plans may use 10.3 GiB" in said
+
+
+def test_an_amount_of_host_memory_without_a_unit_is_refused(placement):
+    process = placement("plan", *SMALL, "--host-memory", "512")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "--host-memory cannot be '512': it takes the memory of each host, 1GiB to 128TiB, such as 1TiB or 512GiB" in process.stderr

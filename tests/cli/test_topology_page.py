@@ -25,6 +25,7 @@ from placement.cli.topology import page
 from placement.cli.wrap import wrapped
 from topologies import sources
 from topologies.catalog import machine_names
+from topologies.clusters.collect import collect
 from topologies.documents.document import to_document
 from topologies.domains import islands
 from topologies.errors import TopologyError
@@ -265,6 +266,25 @@ def test_a_newcomer_is_told_what_the_codes_mean():
     assert legend(old, islands(old)) == "SOC or SYS: between CPU sockets · ?: not stated"
 
 
+def test_codes_of_nics_are_explained_once():
+    gpus = (Gpu(0), Gpu(1))
+    nics = {"NIC0": None, "NIC1": None}
+    near = {0: {"NIC0": "PXB", "NIC1": "SOC"}, 1: {"NIC0": "SYS", "NIC1": "PXB"}}
+    topology = Topology(gpus, {(0, 1): "SYS"}, nics=nics, gpu_nic=near)
+    assert "\nPXB: over several PCIe switches · SYS: between CPU sockets\n" in shown(topology, 80)
+    assert shown(topology.replace(links={(0, 1): "PXB"}), 80).count("PXB: ") == 1
+    without = shown(topology.replace(links={}), 80)
+    assert without.index("closest to") < without.index("\nPXB: over several PCIe switches\n")
+
+
+def test_what_lies_under_nvlink_is_told_where_a_source_states_it():
+    both = merge([read_text((SOURCES / f"{name}.txt").read_text()) for name in ("topo-m", "topo-mp")])
+    text = shown(both, 100)
+    assert "\nthe PCIe paths under NVLink: PIX between the GPUs 0 and 1, 2 and 3\n" in text
+    assert "PIX: under one PCIe switch" in text
+    assert "under NVLink" not in shown(sources.load("dgx-h100"), 100)
+
+
 @pytest.mark.parametrize(
     ("states", "kind", "sentences"),
     [
@@ -432,9 +452,21 @@ def test_every_maker_has_its_remedies():
     gpus = tuple(Gpu(i, host=host, name=name) for i, (host, name) in enumerate(zip(hosts, names, strict=True)))
     assert missing(Topology(gpus, {(0, 1): "PCIE"})) == (
         "not stated: cards, memory of GPUs 4–5 (join `nvidia-smi -q`, or say --gpu); cards of GPUs 0–1, 3, memory of GPUs 0–3 "
-        "(join `rocm-smi --showproductname --showmeminfo vram`, or say --gpu); links of 1 pair of GPUs (join `nvidia-smi topo -m`); "
-        "links of 1 pair of GPUs (join `rocm-smi --showtopo`)"
+        "(join `rocm-smi --showproductname --showmeminfo vram`, or say --gpu); links of 1 pair of GPUs on nv (join `nvidia-smi topo -m`); "
+        "links of 1 pair of GPUs on amd2 (join `rocm-smi --showtopo`)"
     )
+
+
+def test_where_the_pcie_levels_are_known_only_nvlink_is_missing():
+    """Nothing is, where no card has NVLink."""
+    lspci = read_text((SOURCES / "lspci-vv.txt").read_text())
+    assert str(missing(lspci)).endswith("NVLinks (join `nvidia-smi topo -m`)")
+    without = lspci.replace(gpus=tuple(gpu.replace(name="NVIDIA L40S", memory_mib=46068) for gpu in lspci.gpus))
+    assert missing(without) is None
+    bridged = lspci.replace(gpus=tuple(gpu.replace(name="NVIDIA H100 NVL") for gpu in lspci.gpus))
+    hosts = {"a": bridged, "b": sources.load("h100-nvl-4")}
+    assert missing(collect(hosts)) == "not stated: NVLinks of 6 pairs of GPUs on a (join `nvidia-smi topo -m`)"
+    assert missing(collect({"a": bridged, "b": bridged})) == "not stated: NVLinks (join `nvidia-smi topo -m`)"
 
 
 @pytest.mark.parametrize(("code", "link"), [("PCIE", "XGMI"), ("SYS", "NVLink"), ("PHB", "NVLink")])
@@ -450,7 +482,10 @@ def test_a_cluster_says_that_its_network_is_not_stated():
     assert "network" not in alone
     assert "network: not stated" in shown(Topology((Gpu(0, host="a"), Gpu(1, host="b"))), 80)
     joined = Topology((Gpu(0, host="a"), Gpu(1, host="b")), network=Network(gb_per_s=50.0))
-    assert "network: not stated" not in shown(joined, 80)
+    assert "\nnetwork: 50 GB/s for each NIC, rails not stated\n" in shown(joined, 80)
+    assert "\nnetwork: 2 rails on each host, speed not stated\n" in shown(joined.replace(network=Network(rails=2)), 80)
+    switched = joined.replace(network=Network(domains=(NetworkDomain("leaf0", "leaf", ("a", "b")),)))
+    assert "\nnetwork: rails and their speed are not stated\n  leaf0: 2 hosts, a, b\n" in shown(switched, 80)
 
 
 def test_switches_of_nccl_tell_pcie_levels_where_root_complexes_are_not_told():
@@ -551,6 +586,38 @@ def test_words_of_a_source_cannot_steer_the_terminal():
     text = shown(topology, 80)
     assert "\x1b" not in text
     assert "\x07" not in text
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        pytest.param(lambda text: text, "host: ACS off at all 8 PCIe bridges", id="read, and off"),
+        pytest.param(
+            lambda text: text.replace("ACSCtl", "", 2), "host: ACS off at 6 PCIe bridges of 8, not stated of the others", id="partly read"
+        ),
+        pytest.param(lambda text: text.replace("ACSCtl", ""), None, id="not in the text"),
+        pytest.param(lambda text: text.replace("ReqRedir- ", "ReqRedir+ ", 1), "host: ACS redirects peer-to-peer traffic at 1 of", id="on"),
+    ],
+)
+def test_acs_that_is_off_differs_from_what_is_not_in_the_text(source, said):
+    """A switch's port up has no ACS, so that two of ten bridges cannot state it."""
+    text = shown(read_text(source((SOURCES / "lspci-vv.txt").read_text(encoding="utf-8"))), 120)
+    assert said in text if said else "ACS" not in text.partition("warning")[0]
+
+
+def test_a_nic_that_is_down_is_shown_so():
+    ports = (SOURCES / "more" / "ibstat.txt").read_text(encoding="utf-8")
+    down = ports[::-1].replace("Active"[::-1], "Down"[::-1], 1)[::-1]
+    text = shown(read_text((SOURCES / "topo-m.txt").read_text(encoding="utf-8") + down), 120)
+    assert re.search(r"NIC0 +mlx5_0 +25 +up", text)
+    assert re.search(r"NIC1 +mlx5_1 +down", text)
+
+
+def test_where_a_log_was_read_that_does_not_show_all_the_whole_of_it_is_asked_for():
+    log = (SOURCES / "q.txt").read_text(encoding="utf-8")
+    assert missing(read_text(log[: log.index("GPU 00000000:B1")])).startswith(
+        "not stated: cards, memory of GPUs 2–3 (join the whole of `nvidia-smi -q`, or say --gpu)"
+    )
 
 
 def test_many_processes_are_counted():

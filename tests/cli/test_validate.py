@@ -24,7 +24,7 @@ def test_without_a_folder_the_shipped_measurements_are_shown(placement):
     summary = lines[lines.index("summary") + 1 :]
     assert summary[0].split() == ["group", "rows", "predicted", "mean", "error", "worst"]
     assert [line.split()[0] for line in summary[2:]] == GROUPS
-    for words in ("cannot be predicted: Nemotron", "openrlhf_vs_dschat", "with one scale factor per framework"):
+    for words in ("cannot be predicted: verl, Qwen2.5-7B-Instruct", "openrlhf_vs_dschat", "with one scale factor per framework"):
         assert words in process.stdout
 
 
@@ -45,10 +45,26 @@ def test_the_same_folder_gives_the_same_bytes(placement):
 
 def test_a_damaged_file_is_one_line_and_exit_2(placement, tmp_path: Path):
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "memory.json").write_text('{"inference": [{"kv": -3}]}')
+    (tmp_path / "mine" / "memory.json").write_text('{"inference": [{"kv": -3}')
     process = placement("validate", "mine")
     assert (process.returncode, process.stdout) == (2, "")
-    assert " ".join(process.stderr.split()) == "error: mine/memory.json: inference row 1: kv is a number from 0 to 1e+18, not -3"
+    assert " ".join(process.stderr.split()) == "error: mine/memory.json:1:26: no valid JSON: Expecting ',' delimiter"
+
+
+def test_an_unfit_row_is_listed_and_the_others_are_compared(placement, tmp_path: Path):
+    fit = {"source": "H100", "model": "Qwen/Qwen3-4B", "kv": 50.0}
+    (tmp_path / "memory.json").write_text(json.dumps({"inference": [{"kv": None, "kv_tokens": 5}, fit]}))
+    process = placement("validate", ".")
+    assert process.returncode == 0
+    assert "1 of 2 rows predicted" in process.stdout
+    assert "memory.json: inference row 1: kv is a measured value above zero" in " ".join(process.stdout.split())
+
+
+def test_a_folder_of_something_else_is_exit_2_and_names_what_is_looked_for(placement):
+    process = placement("validate", ".")
+    assert (process.returncode, process.stdout) == (2, "")
+    for name in ("memory.json", "rl_steps.json", "collectives.json", "train_throughput.csv", "p2p/*.json"):
+        assert name in process.stderr
 
 
 def test_a_folder_that_is_none_is_exit_2(placement):
