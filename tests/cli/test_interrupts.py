@@ -47,7 +47,8 @@ def interrupted(process: subprocess.Popen[str], times: int = 1) -> str:
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
     stdout, stderr = process.communicate(timeout=30)
-    assert time.monotonic() - started < 1.0 + 0.05 * times
+    # At once, however busy the machine is: what is interrupted would go on for a minute.
+    assert time.monotonic() - started < 10
     assert process.returncode == 130
     assert "Traceback" not in stderr
     assert stdout == ""
