@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from placement.timing_keys import ADDED, OTHERS, PARTS, STAGES, WHOLE
+from placement.calibrating.timing_keys import ADDED, OTHERS, PARTS, STAGES, WHOLE
 
 PAGE = Path(__file__).with_name("calibration.md")
 

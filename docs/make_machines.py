@@ -19,10 +19,10 @@ from pathlib import Path
 
 from placement.catalog import load_workload, workload_names
 from placement.checking import problems
-from placement.instance import make_instance
 from placement.planner import Outcome, plan
-from placement.prices import PROVEN, seconds
-from placement.rules import parse_rules
+from placement.program.instance import make_instance
+from placement.program.prices import PROVEN, seconds
+from placement.workloads.rules import parse_rules
 from topologies import sources
 from topologies.catalog import machine_names
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from placement.catalog import load_workload
 from placement.drawing import draw
-from placement.instance import make_instance
 from placement.planner import plan
-from placement.rules import parse_rules
+from placement.program.instance import make_instance
+from placement.workloads.rules import parse_rules
 from topologies import sources
 
 FOLDER = Path(__file__).with_name("img")

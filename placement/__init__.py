@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from placement._version import __version__ as __version__
     from placement.catalog import load_workload as load_workload
-    from placement.devicemap import dump as dump
-    from placement.devicemap import load as load
     from placement.errors import InputError as InputError
     from placement.errors import OutputError as OutputError
     from placement.errors import PlacementError as PlacementError
     from placement.errors import SolverBug as SolverBug
-    from placement.instance import Instance as Instance
-    from placement.instance import Objective as Objective
-    from placement.instance import make_instance as make_instance
+    from placement.machines.sources import read_machine as read_machine
+    from placement.maps.devicemap import dump as dump
+    from placement.maps.devicemap import load as load
     from placement.planner import Outcome as Outcome
     from placement.planner import SolverName as SolverName
     from placement.planner import plan as plan
     from placement.plans import Plan as Plan
-    from placement.rules import parse_rules as parse_rules
-    from placement.sources import read_machine as read_machine
+    from placement.program.instance import Instance as Instance
+    from placement.program.instance import Objective as Objective
+    from placement.program.instance import make_instance as make_instance
+    from placement.workloads.rules import parse_rules as parse_rules
     from solvers.result import Options as Options
     from topologies.errors import TopologyError as TopologyError
 
 _HOME = {
     "InputError": "placement.errors",
-    "Instance": "placement.instance",
-    "Objective": "placement.instance",
+    "Instance": "placement.program.instance",
+    "Objective": "placement.program.instance",
     "Options": "solvers.result",
     "Outcome": "placement.planner",
     "OutputError": "placement.errors",
@@ -43,13 +43,13 @@ _HOME = {
     "SolverName": "placement.planner",
     "TopologyError": "topologies.errors",
     "__version__": "placement._version",
-    "dump": "placement.devicemap",
-    "load": "placement.devicemap",
+    "dump": "placement.maps.devicemap",
+    "load": "placement.maps.devicemap",
     "load_workload": "placement.catalog",
-    "make_instance": "placement.instance",
-    "parse_rules": "placement.rules",
+    "make_instance": "placement.program.instance",
+    "parse_rules": "placement.workloads.rules",
     "plan": "placement.planner",
-    "read_machine": "placement.sources",
+    "read_machine": "placement.machines.sources",
 }
 
 __all__ = sorted(_HOME)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement.errors import InputError
-from placement.suggest import nearest
+from placement.text.suggest import nearest
 
 if TYPE_CHECKING:
-    from placement.models import Model
-    from placement.workload import Workload
+    from placement.models.model import Model
+    from placement.workloads.workload import Workload
 
 MAX_BYTES = 1 << 22
 """No workload is larger: nothing bigger is read into memory."""
@@ -58,7 +58,7 @@ def load_workload(source: str) -> Workload:
     InputError
         If there is no such workload, or it is wrong.
     """
-    from placement import workload_file
+    from placement.workloads import workload_file
 
     if source in workload_names():
         return workload_file.load(workload_text(source), name=f"{source}.yaml")
@@ -84,7 +84,7 @@ def load_workload(source: str) -> Workload:
 
 def models() -> tuple[Model, ...]:
     """Return the shipped models."""
-    from placement.models import catalogue
+    from placement.models.model import catalogue
 
     return tuple(catalogue().values())
 

@@ -15,19 +15,20 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import assert_never
 
-from placement import engine_memory, generation, memory, timing
-from placement.batches import longest_tokens, mean_tokens
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
-from placement.collectives import US
-from placement.constants import Constants
-from placement.dataflow import StagePlan, Work
-from placement.engine_memory import EngineSpace
-from placement.footprints import Footprint, rounded_up
-from placement.hardware import Hardware
-from placement.host_memory import HostNeed, host_need
-from placement.models import Model
-from placement.passes import Timed
-from placement.workload import Role, RoleName, Workload
+from placement.choices.batches import longest_tokens, mean_tokens
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
+from placement.choices.footprints import Footprint, rounded_up
+from placement.choices.hardware import Hardware
+from placement.constants.table import Constants
+from placement.memory import engine_memory, gpu_memory
+from placement.memory.engine_memory import EngineSpace
+from placement.memory.host_memory import HostNeed, host_need
+from placement.models.model import Model
+from placement.timing import generation, stages
+from placement.timing.collectives import US
+from placement.timing.passes import Timed
+from placement.workloads.dataflow import StagePlan, Work
+from placement.workloads.workload import Role, RoleName, Workload
 
 MAX_TIME_US = 1 << 50
 """36 years: solvers add times in 64 bits, and a job that takes longer is not planned but refused."""
@@ -141,7 +142,7 @@ def transfer_us(model: Model, gb_per_s: float, constants: Constants) -> int:
     """
     Return the time in which new 16-bit weights reach another pool over a link of *gb_per_s*, µs, rounded up.
     """
-    us = math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US + timing.separate_sync_us(model, constants))
+    us = math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US + stages.separate_sync_us(model, constants))
     return math.ceil(us * constants.time_factor(Work.SYNC_WEIGHTS))
 
 
@@ -153,11 +154,11 @@ Costs = tuple[Footprint, dict[Work, Timed]]
 def _train(role: Role, choice: TrainChoice, workload: Workload, hardware: Hardware, c: Constants) -> Costs:
     model, batch = _model(role), workload.batch
     footprint = _train_footprint(role, choice, workload, c)
-    forward = timing.forward(role, model, choice, batch, hardware, c)
-    update = timing.update(role, model, choice, batch, hardware, c)
+    forward = stages.forward(role, model, choice, batch, hardware, c)
+    update = stages.update(role, model, choice, batch, hardware, c)
     if role.name is RoleName.CRITIC:
         return footprint, {Work.VALUES: forward, Work.UPDATE_CRITIC: update}
-    send = timing.send(role, model, choice, hardware, c, hybrid=workload.is_hybrid)
+    send = stages.send(role, model, choice, hardware, c, hybrid=workload.is_hybrid)
     return footprint, {Work.OLD_LOG_PROBS: forward, Work.UPDATE_ACTOR: update, Work.SYNC_WEIGHTS: send}
 
 
@@ -165,7 +166,7 @@ def _frozen(role: Role, choice: FrozenChoice, workload: Workload, hardware: Hard
     model, batch = _model(role), workload.batch
     footprint = _frozen_footprint(role, choice, workload, c)
     work = Work.REF_LOG_PROBS if role.name is RoleName.REF else Work.REWARD
-    return footprint, {work: timing.frozen_forward(role, model, choice, batch, hardware, c)}
+    return footprint, {work: stages.frozen_forward(role, model, choice, batch, hardware, c)}
 
 
 def _rollout(
@@ -180,19 +181,19 @@ def _rollout(
     footprint = _rollout_footprint(role, space, workload, c)
     times = {Work.GENERATE: generation.generate(model, choice, space, workload, hardware, c)}
     if not workload.is_hybrid:
-        times[Work.SYNC_WEIGHTS] = timing.receive(model, hardware, c)
+        times[Work.SYNC_WEIGHTS] = stages.receive(model, hardware, c)
     return footprint, times
 
 
 def _train_footprint(role: Role, choice: TrainChoice, workload: Workload, c: Constants) -> Footprint:
-    return memory.train(role, _model(role), choice, workload.batch, c, hybrid=workload.is_hybrid)
+    return gpu_memory.train(role, _model(role), choice, workload.batch, c, hybrid=workload.is_hybrid)
 
 
 def _frozen_footprint(role: Role, choice: FrozenChoice, workload: Workload, c: Constants) -> Footprint:
     actor = workload.role(RoleName.ACTOR)
     # Frameworks have one switch for the actor's and the reference's log-probabilities.
     fused = actor is None or actor.train is None or actor.train.fused_ce
-    return memory.frozen(role, _model(role), choice, workload.batch, c, fused_ce=fused)
+    return gpu_memory.frozen(role, _model(role), choice, workload.batch, c, fused_ce=fused)
 
 
 def _rollout_footprint(role: Role, space: EngineSpace, workload: Workload, c: Constants) -> Footprint:

@@ -9,7 +9,7 @@ The error tree: ``except placement.PlacementError`` catches whatever a user can 
     ├─ OutputError(OSError)        the result cannot be written; exit 2
     └─ SolverBug(RuntimeError)     the checker disagrees with a solver: our bug, reported loudly; exit 70
 
-`topologies` knows nothing of this package and raises its own error; `placement.sources` makes it a `MachineError`.
+`topologies` knows nothing of this package and raises its own error; `placement.machines.sources` makes it a `MachineError`.
 "No plan exists" is no error: it is an answer (`placement.planner.Outcome`).
 """
 

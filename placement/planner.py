@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from placement import checking
-from placement.assumptions import assumptions
 from placement.errors import InputError, SolverBug
-from placement.inputs import inputs
-from placement.instance import Instance, Objective
-from placement.lift import chosen, host_memory, lift
-from placement.lower import Lowered, lower
-from placement.menu import Menu, menu
+from placement.maps.assumptions import assumptions
+from placement.maps.inputs import inputs
 from placement.plans import Comparison, Plan
-from placement.prices import comparison, not_compared, price, seconds
-from placement.proving import proven_for, verified
+from placement.program.instance import Instance, Objective
+from placement.program.lift import chosen, host_memory, lift
+from placement.program.lower import Lowered, lower
+from placement.program.menu import Menu, menu
+from placement.program.prices import comparison, not_compared, price, seconds
+from placement.program.proving import proven_for, verified
 from solvers import check
 from solvers.problem import Term
 from solvers.result import Options, Result, Solve, Status, TermProof
@@ -179,7 +179,7 @@ def _no_plan(
         else:
             why = f"no plan found within {options.time_limit_s:g} s; try --time-limit"
         return Outcome(result.status, None, f"unknown: {why}", interrupted=result.interrupted)
-    from placement.clash import clash
+    from placement.program.clash import clash
 
     verdict = "infeasible: no plan obeys all the rules on this machine"
     try:

@@ -1,7 +1,7 @@
 """
 The answer, as plain values: what the device map says and nothing else.
 
-`placement.devicemap` writes these to YAML and reads them back; equal plans are equal files.
+`placement.maps.devicemap` writes these to YAML and reads them back; equal plans are equal files.
 
 When to modify: the device map gets a new field.
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WORKLOAD = """\
 # Workload files
 
-<!-- Made from placement/workload_schema.py by `python -m placement.reference docs`; do not edit. -->
+<!-- Made from placement/workloads/workload_schema.py by `python -m placement.reference docs`; do not edit. -->
 
 A workload file says which models a job has, how large a step is, and what the solver may choose. `placement
 catalog workloads` lists the files that are shipped; `placement schema workload` prints the JSON Schema for
@@ -50,7 +50,7 @@ go on with the new weights (partial rollouts).
 _RULES = """\
 # Rules
 
-<!-- Made from placement/rules.py by `python -m placement.reference docs`; do not edit. -->
+<!-- Made from placement/workloads/rules.py by `python -m placement.reference docs`; do not edit. -->
 
 A rule text is a preset and/or switches, comma separated: `guide,contiguity=off,reserve=8%`. The command line
 (`--rules`) wins over the workload file (`rules:`), which wins over the target's default; inside a text the
@@ -76,8 +76,8 @@ def pages() -> dict[str, str]:
 
 
 def _workload_page() -> str:
-    from placement import workload_schema as schema
     from placement.catalog import workload_text
+    from placement.workloads import workload_schema as schema
 
     sections: list[tuple[str, type[BaseModel]]] = [
         ("The file", schema.WorkloadFile),
@@ -128,9 +128,9 @@ def _yaml(value: Any) -> str:
 def _rules_page() -> str:
     import itertools
 
-    from placement.rule_texts import PRESET_TEXTS, RULES
-    from placement.rules import parse_rules
-    from placement.workload import RoleName
+    from placement.workloads.rule_texts import PRESET_TEXTS, RULES
+    from placement.workloads.rules import parse_rules
+    from placement.workloads.workload import RoleName
 
     pairs = list(itertools.combinations([r for r in RoleName if r is not RoleName.ROLLOUT], 2))
     presets = [

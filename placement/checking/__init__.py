@@ -5,14 +5,16 @@ Every rule, every figure and every term of the proof is recomputed from the plan
 solver, no lowered problem, no candidate groups, no price table, so that a slip in one of those shows here.
 
 What is shared with planning, and can therefore be wrong in both: what the machine states (its cards, capacities and domains of
-every level), the readings of the presets (`placement.rules`), which work an algorithm does (`placement.dataflow`), how fast a group
-of GPUs talks (`topologies.bandwidth`), and the cost model of one choice (`placement.demand`). What is not judged: that no better
-plan exists, which only a solver can prove (here a bound must merely agree with the values); whether ids are the smallest; free
-text (assumptions, notes); and the step of the trivial plan, which is another plan.
+every level), the readings of the presets (`placement.workloads.rules`), which work an algorithm does
+(`placement.workloads.dataflow`), how fast a group of GPUs talks (`topologies.bandwidth`), and the cost model of one choice
+(`placement.demand`). What is not judged: that no better plan exists, which only a solver can prove (here a bound must merely
+agree with the values); whether ids are the smallest; free text (assumptions, notes); and the step of the trivial plan, which is
+another plan.
 
-When to modify: a rule changes; then one of these modules says the same as `placement.lower` or `placement.candidates` in other
-words. `form` judges the map's build, `choices` what was taken from the menus, `groups` and `domains` which GPUs, `costs` memory and
-times, `hosts` host memory, `proof` the terms, `record` what the map says of its question.
+When to modify: a rule changes; then one of these modules says the same as `placement.program.lower` or
+`placement.program.candidates` in other words. `form` judges the map's build, `choices` what was taken from the menus, `groups`
+and `domains` which GPUs, `costs` memory and times, `hosts` host memory, `proof` the terms, `record` what the map says of its
+question.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from placement.checking.groups import group_problems
 from placement.checking.hosts import host_problems
 from placement.checking.proof import proof_problems
 from placement.checking.record import record_problems
-from placement.instance import Instance
 from placement.plans import Plan
+from placement.program.instance import Instance
 
 
 def problems(plan: Plan, instance: Instance) -> list[str]:

@@ -1,17 +1,26 @@
 """
 Was everything that the plan chose on the workload's menus, and can the cards run it (rule ``supported``)?
 
-When to modify: a menu is added to `placement.workload`.
+When to modify: a menu is added to `placement.workloads.workload`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placement.capabilities import OF_AMD, Feature, least_capability, runs
-from placement.instance import Instance
+from placement.choices.capabilities import OF_AMD, Feature, least_capability, runs
 from placement.plans import Plan, RolePlan
-from placement.workload import Engine, KvCache, LayoutMenu, Master, Precision, Quantization, Role, RoleName
+from placement.program.instance import Instance
+from placement.workloads.workload import (
+    Engine,
+    KvCache,
+    LayoutMenu,
+    Master,
+    Precision,
+    Quantization,
+    Role,
+    RoleName,
+)
 
 Dished = tuple[str, object, Sequence[object]]
 """What was chosen: its name, the value, and the menu that must have it."""

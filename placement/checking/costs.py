@@ -16,13 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from placement.checking.choices import tp_sizes
 from placement.checking.form import usable_gpus
 from placement.checking.groups import blocks
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, parts
-from placement.dataflow import StagePlan, Work, dataflow
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, parts
+from placement.choices.hardware import Hardware
 from placement.demand import Demand, demand, transfer_us
-from placement.hardware import Hardware
-from placement.instance import Instance
 from placement.plans import GpuMemory, Plan, RolePlan
-from placement.workload import Engine, KvCache, Master, Offload, Precision, Quantization, RoleName
+from placement.program.instance import Instance
+from placement.workloads.dataflow import StagePlan, Work, dataflow
+from placement.workloads.workload import Engine, KvCache, Master, Offload, Precision, Quantization, RoleName
 from topologies import bandwidth
 
 GB = 1e9

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from placement.checking.form import usable_gpus
-from placement.instance import Instance
-from placement.machine import Machine
+from placement.machines.machine import Machine
 from placement.plans import Plan
+from placement.program.instance import Instance
 from topologies.domains import Level
 
 MAX_GPUS = 16

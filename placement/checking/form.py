@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placement.choices import Part, parts
-from placement.instance import Instance
+from placement.choices.choices import Part, parts
 from placement.plans import Layout, Plan, RolePlan
-from placement.workload import Role
+from placement.program.instance import Instance
+from placement.workloads.workload import Role
 
 
 def form_problems(plan: Plan, instance: Instance) -> Iterator[str]:

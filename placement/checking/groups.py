@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from placement.checking.choices import tp_sizes
 from placement.checking.form import usable_gpus
-from placement.instance import Instance
-from placement.machine import Machine
+from placement.machines.machine import Machine
 from placement.plans import Plan
-from placement.rules import Relation
-from placement.workload import Role
+from placement.program.instance import Instance
+from placement.workloads.rules import Relation
+from placement.workloads.workload import Role
 from topologies.domains import Level
 
 HARD_FROM_GPUS = 6

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from placement.checking.costs import Demands
-from placement.instance import Instance
 from placement.plans import HostMemory, Plan
+from placement.program.instance import Instance
 
 
 def host_problems(plan: Plan, instance: Instance, costs: Demands) -> Iterator[str]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from placement.checking.choices import preference
 from placement.checking.groups import is_min_gpus_hard, least_gpus
-from placement.instance import Instance, Objective
-from placement.machine import Machine
+from placement.machines.machine import Machine
 from placement.plans import Plan, TermValue
-from placement.workload import RoleName
+from placement.program.instance import Instance, Objective
+from placement.workloads.workload import RoleName
 from topologies import bandwidth
 from topologies.domains import Level
 

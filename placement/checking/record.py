@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from placement.inputs import inputs
-from placement.instance import Instance, Objective
+from placement.maps.inputs import inputs
 from placement.plans import Plan
+from placement.program.instance import Instance, Objective
 
 VERDICT = re.compile(r"(?P<status>\w+): (?P<seconds>\d+(?:\.\d+)?) s a step on (?P<gpus>\d+) GPUs?\b")
 

@@ -47,7 +47,7 @@ def run() -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from placement.cli.app import app
     from placement.errors import PlacementError, SolverBug
-    from placement.output import ReaderGone
+    from placement.text.output import ReaderGone
     from topologies.errors import TopologyError
 
     try:

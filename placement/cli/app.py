@@ -79,7 +79,7 @@ class _Command(TyperCommand):
 def _version(value: bool) -> None:
     if value:
         from placement._version import __version__
-        from placement.output import write_stdout
+        from placement.text.output import write_stdout
 
         write_stdout(f"placement {__version__}\n")
         raise typer.Exit
@@ -307,9 +307,9 @@ def schema(
     ] = "workload",
 ) -> int:
     """Print a JSON Schema for editors."""
-    from placement import workload_file
     from placement.cli import options
-    from placement.output import json_text, write_stdout
+    from placement.text.output import json_text, write_stdout
+    from placement.workloads import workload_file
 
     options.choice("the schema", name, SCHEMAS)
     write_stdout(json_text(workload_file.json_schema()))

@@ -10,19 +10,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from placement import timings
-from placement.calibration import PLAUSIBLE, Calibration, Fit, calibrate, uncalibrated
+from placement.calibrating import timings
+from placement.calibrating.calibration import PLAUSIBLE, Calibration, Fit, calibrate, uncalibrated
+from placement.calibrating.measured_run import Setting, setting
+from placement.calibrating.timings import Timings
 from placement.checking.costs import step_us, work_us
 from placement.cli.say import note
 from placement.cli.table import new_table, rendered
-from placement.constants import TIME_FACTOR
-from placement.dataflow import Work, dataflow
+from placement.constants.table import TIME_FACTOR
 from placement.errors import InputError
-from placement.instance import Instance
-from placement.measured_run import Setting, setting
 from placement.planner import SolverName
-from placement.timings import Timings
-from placement.workload import Schedule
+from placement.program.instance import Instance
+from placement.workloads.dataflow import Work, dataflow
+from placement.workloads.workload import Schedule
 from solvers.result import Options
 
 WAITS = 1.1

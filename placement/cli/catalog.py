@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rich.console import RenderableType
 
 from placement.cli.table import new_table, rendered
-from placement.output import json_text, write_stdout
+from placement.text.output import json_text, write_stdout
 
 Row = dict[str, object]
 
@@ -93,19 +93,19 @@ def _workloads() -> list[Row]:
 
 
 def _rules() -> list[Row]:
-    from placement.rules import RULES
+    from placement.workloads.rules import RULES
 
     return [{"rule": rule.name, "default": rule.default, "says": rule.says} for rule in RULES]
 
 
 def _presets() -> list[Row]:
-    from placement.rule_texts import PRESET_TEXTS
+    from placement.workloads.rule_texts import PRESET_TEXTS
 
     return [{"preset": preset.name, "says": preset.says} for preset in PRESET_TEXTS]
 
 
 def _constants() -> list[Row]:
-    from placement.constants import constants, sources
+    from placement.constants.table import constants, sources
 
     return [
         {

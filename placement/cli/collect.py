@@ -14,8 +14,8 @@ from placement.cli.say import note
 from placement.cli.table import counted
 from placement.drawing.network import rail_words
 from placement.errors import InputError, MachineError
-from placement.output import json_text, refuse_unwritable, write_file, write_stdout
-from placement.yaml_writer import dump
+from placement.text.output import json_text, refuse_unwritable, write_file, write_stdout
+from placement.text.yaml_writer import dump
 from topologies.clusters.collect import collect
 from topologies.clusters.host_files import read_hosts
 from topologies.documents.document import to_document
@@ -70,7 +70,7 @@ def run(
 
 def _collected(sources: Sequence[str], networks: Sequence[str], ray: str | None, probe: str, *, keep_going: bool) -> Topology:
     if ray is not None:
-        from placement.ray_probe import probe_cluster
+        from placement.machines.ray_probe import probe_cluster
 
         machines, warnings = probe_cluster(ray, probe)
     else:

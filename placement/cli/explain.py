@@ -21,16 +21,16 @@ from placement._version import __version__
 from placement.cli import held, kinds
 from placement.cli.table import counted, new_table, percent, rendered
 from placement.errors import InputError
+from placement.explaining.memory_table import Moment, memory_table
 from placement.explaining.quantities import Quantity
 from placement.explaining.sensitivity import Change, Sensitivity, Turn, sensitivity
-from placement.instance import Instance
-from placement.memory_table import Moment, memory_table
-from placement.output import json_text, write_stdout
+from placement.maps.replay import replay
 from placement.planner import SolverName, load_solver
 from placement.plans import Plan
-from placement.prices import seconds
-from placement.replay import replay
-from placement.workload import Schedule
+from placement.program.instance import Instance
+from placement.program.prices import seconds
+from placement.text.output import json_text, write_stdout
+from placement.workloads.workload import Schedule
 from solvers.result import Options
 
 SCHEMA = "placement/explanation/v1"
@@ -101,7 +101,7 @@ def _right(plan: Plan, instance: Instance) -> tuple[Plan, Instance]:
 def page(
     plan: Plan, moments: Sequence[Moment], rests: Sensitivity, *, moved_percent: float, band_percent: float
 ) -> Iterator[RenderableType]:
-    """Yield what the command prints; *moments* are those of `placement.memory_table.memory_table`."""
+    """Yield what the command prints; *moments* are those of `placement.explaining.memory_table.memory_table`."""
     yield Text(plan.verdict, style="bold")
     yield _stages(plan)
     if Schedule(plan.estimate.schedule).overlaps_generation:

@@ -15,7 +15,7 @@ from placement.cli.table import GAP, counted, new_table
 from placement.drawing.gpu import port_name
 from placement.drawing.roles import spans
 from placement.drawing.shapes import printable
-from placement.hosts import HostGroup, name_list, nic_name
+from placement.machines.hosts import HostGroup, name_list, nic_name
 from topologies.links import PCIE_KINDS, LinkKind, parse_code
 from topologies.model import Gpu, Topology
 from topologies.parts import Mig

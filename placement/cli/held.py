@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from placement.cli.table import new_table
-from placement.machine import id_ranges
-from placement.memory_table import Held, Moment
+from placement.explaining.memory_table import Held, Moment
+from placement.machines.machine import id_ranges
 from placement.plans import Plan
 
 
@@ -34,7 +34,7 @@ class Alike:
 
 
 def alike(moments: Sequence[Moment]) -> tuple[Alike, ...]:
-    """Return the GPUs of *moments* (`placement.memory_table.memory_table`), those that hold the same together."""
+    """Return the GPUs of *moments* (`placement.explaining.memory_table.memory_table`), those that hold the same together."""
     by_gpu: dict[int, tuple[Moment, ...]] = {}
     for moment in moments:
         by_gpu[moment.gpu] = (*by_gpu.get(moment.gpu, ()), moment)

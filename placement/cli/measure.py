@@ -13,12 +13,12 @@ from pathlib import Path
 from placement.cli.measured import measured_lines
 from placement.cli.say import Status, note
 from placement.errors import InputError, MachineError
+from placement.machines.sources import LIVE, Found, read_machine, visible_gpus
 from placement.measuring.conduct import Conductor
 from placement.measuring.occupied import occupied
 from placement.measuring.settings import settings
-from placement.output import json_text, refuse_unwritable, write_file, write_stdout
-from placement.sources import LIVE, Found, read_machine, visible_gpus
-from placement.yaml_writer import dump
+from placement.text.output import json_text, refuse_unwritable, write_file, write_stdout
+from placement.text.yaml_writer import dump
 from topologies.documents.document import to_document
 from topologies.domains import islands
 from topologies.measured import doubts

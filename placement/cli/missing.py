@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from placement.cli.facts import gpu_words
 from placement.cli.table import counted
 from placement.drawing.shapes import printable
-from placement.hosts import name_list
+from placement.machines.hosts import name_list
 from topologies.cards import card_of
 from topologies.domains import amd_hosts, is_pcie_only
 from topologies.model import Gpu, Topology

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placement.assumptions import must_know, rough_times
 from placement.cli.table import counted
-from placement.instance import Instance
-from placement.lower import least_gpus
-from placement.machine import Machine
+from placement.machines.machine import Machine
+from placement.maps.assumptions import must_know, rough_times
 from placement.plans import Plan
-from placement.workload import RoleName
+from placement.program.instance import Instance
+from placement.program.lower import least_gpus
+from placement.workloads.workload import RoleName
 from topologies.domains import Level
 
 

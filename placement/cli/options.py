@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from placement.errors import InputError
-from placement.suggest import did_you_mean
+from placement.text.suggest import did_you_mean
 
 _MEMORY = {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 """Bytes of a unit."""

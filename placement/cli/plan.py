@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from placement import constants_file
-from placement.assumptions import must_know, overridden
 from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME, kinds
 from placement.cli.say import Progress, note
-from placement.devicemap import SCHEMA, dump, to_document
+from placement.constants import constants_file
 from placement.errors import InputError
-from placement.hosts import with_memory
-from placement.instance import Instance, Objective, make_instance
-from placement.output import json_text, refuse_unwritable, write_file, write_stdout
+from placement.machines.hosts import with_memory
+from placement.machines.sources import machine, visible_gpus
+from placement.maps.assumptions import must_know, overridden
+from placement.maps.devicemap import SCHEMA, dump, to_document
 from placement.planner import Outcome, SolverName, plan
-from placement.prices import seconds
-from placement.rules import PRESETS, Rules, parse_rules
-from placement.sources import machine, visible_gpus
+from placement.program.instance import Instance, Objective, make_instance
+from placement.program.prices import seconds
+from placement.text.output import json_text, refuse_unwritable, write_file, write_stdout
+from placement.workloads.rules import PRESETS, Rules, parse_rules
 from solvers.result import Options, Status
 from topologies.model import Topology
 

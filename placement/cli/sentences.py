@@ -12,7 +12,7 @@ from placement.cli.facts import as_range, gpu_words
 from placement.cli.table import counted
 from placement.drawing.network import domain_title, rail_words
 from placement.drawing.shapes import printable
-from placement.hosts import HostGroup, name_list
+from placement.machines.hosts import HostGroup, name_list
 from topologies.model import Gpu, Topology
 from topologies.parts import BridgeKind, Host, NetworkDomain
 

@@ -20,10 +20,10 @@ from rich.text import Text
 from placement.cli.say import Progress, note
 from placement.cli.table import counted, new_table, rendered
 from placement.errors import InputError
-from placement.instance import Instance
-from placement.machine import id_ranges
+from placement.machines.machine import id_ranges
 from placement.planner import Outcome, SolverName, load_solver, plan
-from placement.prices import seconds
+from placement.program.instance import Instance
+from placement.program.prices import seconds
 from placement.smallest.cards import smallest_card
 from placement.smallest.fewest import fewest_gpus
 from placement.smallest.trial import Size, Smallest, Tried

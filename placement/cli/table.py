@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from placement.plans import Alternative, GpuMemory, HostMemory, Plan, RolePlan
-from placement.prices import FREE, PROVEN, seconds, seconds_down
+from placement.program.prices import FREE, PROVEN, seconds, seconds_down
 
 WIDTH = 100
 """Columns where nothing says how many there are, and the most that a terminal gets: longer lines read badly."""

@@ -26,9 +26,9 @@ from placement.cli.table import counted, rendered, width_of
 from placement.cli.wrap import wrapped
 from placement.drawing.shapes import printable
 from placement.errors import InputError
-from placement.hosts import HostGroup, alone, host_groups, name_list
-from placement.output import json_text, write_file, write_stdout
-from placement.sources import machine
+from placement.machines.hosts import HostGroup, alone, host_groups, name_list
+from placement.machines.sources import machine
+from placement.text.output import json_text, write_file, write_stdout
 from topologies.documents.document import error_document, to_document
 from topologies.domains import islands
 from topologies.model import Topology
@@ -65,7 +65,7 @@ def run(source: str, *, cards: str | None, as_json: bool, as_yaml: bool, svg: Pa
     if as_json:
         write_stdout(json_text(to_document(topology, islands=islands(topology))))
     elif as_yaml:
-        from placement.strict_yaml import dump
+        from placement.text.strict_yaml import dump
 
         write_stdout(dump(to_document(topology, islands=islands(topology))))
     elif svg is None:

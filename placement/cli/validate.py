@@ -16,7 +16,7 @@ from rich.text import Text
 from placement.cli.table import counted, new_table, rendered, width_of
 from placement.cli.wrap import wrapped
 from placement.drawing.shapes import printable
-from placement.output import json_text, write_stdout
+from placement.text.output import json_text, write_stdout
 from placement.validation.reading import Folder
 from placement.validation.report import Report, report, to_document
 from placement.validation.rows import Group, Row

@@ -22,7 +22,7 @@ from placement.drawing.shapes import (
     printable,
     text_width,
 )
-from placement.hosts import HostGroup, name_list
+from placement.machines.hosts import HostGroup, name_list
 
 _T = TypeVar("_T")
 

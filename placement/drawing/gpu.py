@@ -23,7 +23,7 @@ from placement.drawing.shapes import (
     printable,
     text_width,
 )
-from placement.rules import Rules
+from placement.workloads.rules import Rules
 from topologies.cards import Card
 from topologies.model import Gpu
 from topologies.parts import Mig, Pcie

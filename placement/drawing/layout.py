@@ -31,7 +31,7 @@ from placement.drawing.roles import Tenant, spans, tenants
 from placement.drawing.row import Cell
 from placement.drawing.shapes import Picture, Shape, Text, TextStyle, fit, printable
 from placement.drawing.tree import host_frames
-from placement.hosts import HostGroup, alone, host_groups, name_list, only
+from placement.machines.hosts import HostGroup, alone, host_groups, name_list, only
 from topologies.domains import amd_hosts, is_pcie_only, islands
 from topologies.graph import machine_graph
 from topologies.model import Pair, Topology

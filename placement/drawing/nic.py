@@ -22,7 +22,7 @@ from placement.drawing.shapes import (
     printable,
     text_width,
 )
-from placement.hosts import nic_name
+from placement.machines.hosts import nic_name
 from topologies.model import Topology
 
 NIC = 19

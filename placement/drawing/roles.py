@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from placement.errors import InputError
-from placement.workload import RoleName
+from placement.workloads.workload import RoleName
 
 COLOURS = 8
 """In the palette; a ninth role shares one with another, which its chips tell apart by name."""

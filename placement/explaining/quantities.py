@@ -14,9 +14,9 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from placement.constants import Constants, sources
-from placement.instance import Instance
-from placement.machine import Machine
+from placement.constants.table import Constants, sources
+from placement.machines.machine import Machine
+from placement.program.instance import Instance
 from topologies.links import Link, LinkKind
 from topologies.wiring import Edge
 

@@ -18,13 +18,13 @@ from enum import Enum
 
 from placement.explaining.quantities import Quantity, quantities
 from placement.explaining.taken import Taken, difference, taken, terms
-from placement.instance import Instance
-from placement.lift import lift
-from placement.lower import Lowered, lower
-from placement.menu import menu, priced_menu
 from placement.plans import Plan
-from placement.prices import not_compared
-from placement.proving import verified
+from placement.program.instance import Instance
+from placement.program.lift import lift
+from placement.program.lower import Lowered, lower
+from placement.program.menu import menu, priced_menu
+from placement.program.prices import not_compared
+from placement.program.proving import verified
 from solvers import check
 from solvers.problem import Term
 from solvers.result import Options, Result, Solve, Status

@@ -12,12 +12,12 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, parts
-from placement.instance import Instance
-from placement.lower import Lowered, lower
-from placement.machine import id_ranges
-from placement.menu import Menu, fixed_menu
-from placement.workload import RoleName
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, parts
+from placement.machines.machine import id_ranges
+from placement.program.instance import Instance
+from placement.program.lower import Lowered, lower
+from placement.program.menu import Menu, fixed_menu
+from placement.workloads.workload import RoleName
 from solvers import check
 from solvers.problem import Term
 from solvers.result import Answer

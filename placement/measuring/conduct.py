@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from placement.errors import InputError, MachineError
-from placement.machine import id_ranges
+from placement.machines.machine import id_ranges
 from placement.measuring.crew import Crew, Failed, worker_command
 from placement.measuring.settings import JOIN_S, MEASURE_S, Settings, spread
 from topologies.domains import islands

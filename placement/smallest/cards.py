@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from placement.choices import Part, least_capability, parts, runs
-from placement.instance import Instance
+from placement.choices.choices import Part, least_capability, parts, runs
+from placement.program.instance import Instance
 from placement.smallest.trial import Smallest, Trial, Tried
-from placement.workload import Engine, Precision, Role, Workload
+from placement.workloads.workload import Engine, Precision, Role, Workload
 from solvers.result import Options, Solve
 from topologies.cards import Card, cards
 from topologies.links import DIRECT_KINDS, parse_code

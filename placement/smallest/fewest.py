@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.instance import Instance, Objective
-from placement.lower import lower
-from placement.machine import id_ranges, resolve
-from placement.menu import menu
-from placement.needs import gpus
-from placement.sets import twin_classes
+from placement.machines.machine import id_ranges, resolve
+from placement.program.instance import Instance, Objective
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.program.needs import gpus
+from placement.program.sets import twin_classes
 from placement.smallest.trial import UNKNOWN, Smallest, Trial, Tried, reason
 from solvers.result import Options, Solve, Status
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from placement.clash import clash
-from placement.instance import Instance
-from placement.lower import Lowered, lower
-from placement.menu import Menu, menu, sizes
-from placement.needs import gpus, need
-from placement.proving import proven_for, verified
+from placement.program.clash import clash
+from placement.program.instance import Instance
+from placement.program.lower import Lowered, lower
+from placement.program.menu import Menu, menu, sizes
+from placement.program.needs import gpus, need
+from placement.program.proving import proven_for, verified
 from solvers.problem import Problem
 from solvers.result import Options, Result, Solve, Status
 

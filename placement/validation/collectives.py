@@ -1,5 +1,5 @@
 """
-Collectives against fits of NCCL measurements: `placement.collectives` predicts.
+Collectives against fits of NCCL measurements: `placement.timing.collectives` predicts.
 
 A row is a system, an operation and a group size, at the largest message that was measured. Of several curves of one such kind those
 within a node (``devices_per_node``) count before those over nodes, then the fastest, and the row says so: the others spread their GPUs
@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from placement import collectives
-from placement.constants import constants
+from placement.constants.table import constants
+from placement.timing import collectives
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Part, Row, Unpredictable

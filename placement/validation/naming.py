@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from placement.errors import InputError
-from placement.models import Model, catalogue, from_numbers
+from placement.models.model import Model, catalogue, from_numbers
 from placement.validation.relatives import ENDINGS, aliases, shipped_bytes
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card, cards

@@ -12,7 +12,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 
-from placement.models import Model
+from placement.models.model import Model
 
 NF4_BYTES = 0.516
 """A weight of four bits, with a scale of eight bits for each 64 and one of 32 for each 256 of those (QLoRA, Dettmers et al. 2023)."""

@@ -10,12 +10,12 @@ import math
 import re
 from dataclasses import dataclass
 
-from placement.models import Model
+from placement.models.model import Model
 from placement.validation import naming
 from placement.validation.reading import Record
 from placement.validation.rows import Unpredictable
 from placement.validation.setting import in_8_bits
-from placement.workload import Batch, Engine, Quantization, Schedule
+from placement.workloads.workload import Batch, Engine, Quantization, Schedule
 from topologies.cards import Card
 
 MOST_GPUS = 1 << 16

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
-from placement.constants import constants
-from placement.dataflow import Work, dataflow
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
 from placement.demand import Demand, Refusal, demand, transfer_us
-from placement.hardware import Hardware
 from placement.validation.rl_run import Run
 from placement.validation.rows import Unpredictable
 from placement.validation.setting import hardware, port_bytes_per_s
-from placement.workload import (
+from placement.workloads.dataflow import Work, dataflow
+from placement.workloads.workload import (
     Algorithm,
     Engine,
     LayoutMenu,

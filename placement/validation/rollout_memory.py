@@ -1,20 +1,20 @@
 """
-Memory of generation engines: `placement.engine_memory` predicts weights and KV cache.
+Memory of generation engines: `placement.memory.engine_memory` predicts weights and KV cache.
 
 When to modify: engines print other figures at their start.
 """
 
 from __future__ import annotations
 
-from placement import engine_memory
-from placement.choices import RolloutChoice
-from placement.constants import constants
-from placement.models import Model
+from placement.choices.choices import RolloutChoice
+from placement.constants.table import constants
+from placement.memory import engine_memory
+from placement.models.model import Model
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Part, Row, Unpredictable
 from placement.validation.setting import hardware
-from placement.workload import Batch, Engine, Precision
+from placement.workloads.workload import Batch, Engine, Precision
 from topologies.cards import Card
 
 GIB = 1024

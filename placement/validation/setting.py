@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from placement.hardware import Hardware
+from placement.choices.hardware import Hardware
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card
 from topologies.links import LinkKind, link, nvlink, pcie_port

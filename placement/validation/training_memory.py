@@ -1,5 +1,5 @@
 """
-Peaks of training memory: `placement.memory` predicts the update.
+Peaks of training memory: `placement.memory.gpu_memory` predicts the update.
 
 Tables describe a run in words; `_Setting` says what the words mean, and what is taken for granted where they say nothing.
 
@@ -12,16 +12,26 @@ import dataclasses
 import re
 from dataclasses import dataclass
 
-from placement import memory
-from placement.choices import TrainChoice
-from placement.constants import constants
-from placement.dataflow import Work
-from placement.models import Model
+from placement.choices.choices import TrainChoice
+from placement.constants.table import constants
+from placement.memory import gpu_memory
+from placement.models.model import Model
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.relatives import NF4_BYTES
 from placement.validation.rows import Group, Row, Unpredictable
-from placement.workload import Batch, Engine, Master, Offload, Precision, Recompute, Role, RoleName, TrainMenu
+from placement.workloads.dataflow import Work
+from placement.workloads.workload import (
+    Batch,
+    Engine,
+    Master,
+    Offload,
+    Precision,
+    Recompute,
+    Role,
+    RoleName,
+    TrainMenu,
+)
 from topologies.cards import Card
 
 GIB = 1024
@@ -89,7 +99,7 @@ def _predicted(setting: _Setting) -> float:
     batch = Batch(setting.gpus, 1, 1, setting.tokens - 1, setting.tokens - 1, 1, setting.tokens)
     dp = setting.gpus // setting.tp
     choice = TrainChoice(setting.tp, 1, dp, Precision.BF16, setting.master, setting.offload, setting.tokens)
-    footprint = memory.train(role, setting.model, choice, batch, constants(), hybrid=True)
+    footprint = gpu_memory.train(role, setting.model, choice, batch, constants(), hybrid=True)
     return footprint.active_mib[Work.UPDATE_ACTOR] / GIB
 
 

@@ -1,5 +1,5 @@
 """
-Throughput of training: `placement.timing` predicts the update.
+Throughput of training: `placement.timing.stages` predicts the update.
 
 When to modify: tables of other trainers.
 """
@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import re
 
-from placement import timing
-from placement.choices import TrainChoice
-from placement.constants import constants
-from placement.models import Model
+from placement.choices.choices import TrainChoice
+from placement.constants.table import constants
+from placement.models.model import Model
+from placement.timing import stages
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Part, Row, Unpredictable
 from placement.validation.setting import GB, hardware, in_8_bits, usual_shape
-from placement.workload import Batch, Engine, Master, Offload, Precision, Recompute, Role, RoleName, TrainMenu
+from placement.workloads.workload import (
+    Batch,
+    Engine,
+    Master,
+    Offload,
+    Precision,
+    Recompute,
+    Role,
+    RoleName,
+    TrainMenu,
+)
 
 FILE = "train_throughput.csv"
 MOST_GPUS = 1 << 20
@@ -72,7 +82,7 @@ def _predicted(record: Record) -> tuple[float, int, tuple[str, ...]]:
     if batch is None or whole < gpus:
         raise Unpredictable("there are fewer sequences than GPUs")
     choice = TrainChoice(1, 1, gpus, Precision.BF16, master, Offload.NONE, tokens)
-    return timing.update(role, model, choice, batch, where, constants()).seconds, whole * length, assumed
+    return stages.update(role, model, choice, batch, where, constants()).seconds, whole * length, assumed
 
 
 def _model(record: Record) -> tuple[Model, tuple[str, ...]]:

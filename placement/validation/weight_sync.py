@@ -1,5 +1,5 @@
 """
-Weights on their way from the trainer to engines on other GPUs: `placement.timing` and `placement.demand` predict.
+Weights on their way from the trainer to engines on other GPUs: `placement.timing.stages` and `placement.demand` predict.
 
 When to modify: tables name the two sides in other words.
 """
@@ -11,16 +11,16 @@ import math
 import re
 from collections.abc import Mapping
 
-from placement import timing
-from placement.choices import TrainChoice
-from placement.constants import constants
+from placement.choices.choices import TrainChoice
+from placement.constants.table import constants
 from placement.demand import transfer_us
-from placement.models import Model
+from placement.models.model import Model
+from placement.timing import stages
 from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Row, Unpredictable
 from placement.validation.setting import GB, hardware, nvlink_domain, port_bytes_per_s, usual_shape
-from placement.workload import Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
+from placement.workloads.workload import Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
 
 FILE = "rl_steps.json"
 MOST_GPUS = 1 << 16
@@ -66,8 +66,8 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     c = constants()
     role = Role(RoleName.ACTOR, model, Engine.FSDP, train=TrainMenu())
     choice = TrainChoice(1, 1, send, Precision.BF16, Master.FP32, Offload.NONE, 1)
-    sending = timing.send(role, model, choice, hardware(card, send), c, hybrid=False).seconds
-    receiving = timing.receive(model, hardware(card, receive), c).seconds
+    sending = stages.send(role, model, choice, hardware(card, send), c, hybrid=False).seconds
+    receiving = stages.receive(model, hardware(card, receive), c).seconds
     fewer = min(send, receive)
     # Up to a node's GPUs together both sides are in one node (or rack), else every GPU of the smaller side has a port.
     inside = hardware(card, send + receive).ring_bytes_per_s

@@ -26,18 +26,18 @@ from typing import Any
 
 import pytest
 
-from placement.candidates import ideal_hardware
 from placement.catalog import load_workload, workload_names
-from placement.choices import choices, parts
+from placement.choices.choices import choices, parts
 from placement.cli.collect import WIDE
-from placement.constants import constants
-from placement.dataflow import dataflow
+from placement.constants.table import constants
 from placement.demand import Demand, demand
-from placement.instance import make_instance
-from placement.lower import lower
-from placement.menu import menu
-from placement.rules import parse_rules
-from placement.yaml_writer import dump
+from placement.program.candidates import ideal_hardware
+from placement.program.instance import make_instance
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.text.yaml_writer import dump
+from placement.workloads.dataflow import dataflow
+from placement.workloads.rules import parse_rules
 from solvers import cpsat
 from solvers.result import Options, Status
 from topologies import sources

@@ -187,12 +187,12 @@ def test_closed_standard_input(tmp_path):
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
     """Return one file of each kind, with and without what says its kind."""
-    from placement import devicemap
     from placement.catalog import load_workload, workload_text
-    from placement.instance import make_instance
+    from placement.machines.sources import read_machine
+    from placement.maps import devicemap
     from placement.planner import plan
-    from placement.rules import parse_rules
-    from placement.sources import read_machine
+    from placement.program.instance import make_instance
+    from placement.workloads.rules import parse_rules
     from topologies.catalog import machine_text
     from topologies.documents.document import to_document
 
@@ -293,7 +293,7 @@ def test_a_text_that_is_nearly_a_document_of_ours_is_told_from_prose(placement, 
 
 
 def test_without_a_driver_the_way_on_suits_every_command():
-    from placement.sources import OTHER_HOST
+    from placement.machines.sources import OTHER_HOST
 
     assert OTHER_HOST.endswith("and name that file in place of live")
     assert "--topology" not in OTHER_HOST

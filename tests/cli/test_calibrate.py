@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.constants import Constants, constants, sources
-from placement.devicemap import load
+from placement.constants.table import Constants, constants, sources
+from placement.maps.devicemap import load
 
 SMALL = ("plan", "--topology", "a100-1", "--workload", "grpo-1.5b")
 GOLDEN = Path(__file__).with_name("golden") / "constants-100.txt"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from placement.cli.say import note
-from placement.devicemap import load
+from placement.maps.devicemap import load
 from placement.plans import Plan
 from topologies.catalog import machine_text
 

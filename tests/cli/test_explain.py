@@ -15,22 +15,22 @@ from pathlib import Path
 import pytest
 
 from placement.catalog import load_workload
-from placement.choices import Part
+from placement.choices.choices import Part
 from placement.cli import explain as command
 from placement.cli import held, options
 from placement.cli.explain import document, page, sentence
 from placement.cli.table import rendered
-from placement.constants import sources
-from placement.devicemap import dump
+from placement.constants.table import sources
 from placement.errors import InputError
+from placement.explaining.memory_table import Held, Moment, memory_table
 from placement.explaining.quantities import quantities
 from placement.explaining.sensitivity import Change, Sensitivity, Turn, sensitivity
-from placement.instance import make_instance
-from placement.memory_table import Held, Moment, memory_table
+from placement.machines.sources import read_machine
+from placement.maps.devicemap import dump
 from placement.planner import plan
-from placement.rules import parse_rules
-from placement.sources import read_machine
-from placement.workload import RoleName
+from placement.program.instance import make_instance
+from placement.workloads.rules import parse_rules
+from placement.workloads.workload import RoleName
 from solvers import cpsat
 from solvers.result import Options
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from measuring import measured
 
-from placement.yaml_writer import dump
+from placement.text.yaml_writer import dump
 from topologies.documents.document import to_document
 from topologies.domains import islands
 from topologies.measured import REHEARSAL

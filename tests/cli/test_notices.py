@@ -8,13 +8,13 @@ import re
 import pytest
 
 import placement
-from placement import workload_file
-from placement.assumptions import rough_times
 from placement.catalog import load_workload, workload_text
 from placement.cli.notices import broken_wishes, notices
-from placement.constants import Override
-from placement.instance import make_instance
-from placement.rules import parse_rules
+from placement.constants.table import Override
+from placement.maps.assumptions import rough_times
+from placement.program.instance import make_instance
+from placement.workloads import workload_file
+from placement.workloads.rules import parse_rules
 from topologies.read import read_text
 
 CSV = "index, name, memory.total [MiB], memory.used [MiB]\n"

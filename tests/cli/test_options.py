@@ -61,9 +61,9 @@ def test_a_word_that_is_no_choice_is_refused_with_the_nearest(text, said):
 
 
 def test_the_choices_of_the_help_are_those_of_the_modules_that_read_them():
-    from placement.instance import Objective
     from placement.planner import SolverName
-    from placement.rules import PRESETS
+    from placement.program.instance import Objective
+    from placement.workloads.rules import PRESETS
 
     assert tuple(Objective) == app.OBJECTIVES
     assert tuple(SolverName) == app.SOLVERS

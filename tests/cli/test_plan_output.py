@@ -14,8 +14,8 @@ import placement
 from placement.cli import EXIT_NO, EXIT_TIME
 from placement.cli import plan as command
 from placement.cli.table import plan_table
-from placement.devicemap import load
 from placement.errors import InputError
+from placement.maps.devicemap import load
 from placement.planner import Outcome
 from solvers.result import Status
 

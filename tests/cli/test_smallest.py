@@ -15,16 +15,16 @@ from placement.catalog import load_workload
 from placement.cli import EXIT_NO, EXIT_TIME
 from placement.cli import plan as command
 from placement.cli.smallest import Looked, answer, document, page
-from placement.devicemap import load
 from placement.errors import InputError
-from placement.instance import make_instance
+from placement.machines.sources import read_machine
+from placement.maps.devicemap import load
+from placement.maps.replay import replay
 from placement.planner import SolverName
-from placement.replay import replay
-from placement.rules import parse_rules
+from placement.program.instance import make_instance
 from placement.smallest.cards import smallest_card
 from placement.smallest.fewest import fewest_gpus
 from placement.smallest.trial import Size, Smallest, Tried
-from placement.sources import read_machine
+from placement.workloads.rules import parse_rules
 from solvers import cpsat
 from solvers.result import Options
 

@@ -17,15 +17,15 @@ from dataclasses import dataclass, field
 
 from random_questions import Asked
 
-from placement.capabilities import Feature, least_capability
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
-from placement.constants import constants
-from placement.dataflow import StagePlan, Work, dataflow
+from placement.choices.capabilities import Feature, least_capability
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
 from placement.demand import Demand, demand, transfer_us
-from placement.hardware import Hardware
-from placement.machine import Machine, resolve
-from placement.rules import Rules
-from placement.workload import Engine, Master, Precision, Role, RoleName
+from placement.machines.machine import Machine, resolve
+from placement.workloads.dataflow import StagePlan, Work, dataflow
+from placement.workloads.rules import Rules
+from placement.workloads.workload import Engine, Master, Precision, Role, RoleName
 from topologies import bandwidth
 from topologies.domains import Level, domains
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from placement.instance import Instance, Objective, make_instance
-from placement.models import Model
-from placement.rules import Rules, parse_rules
-from placement.workload import (
+from placement.models.model import Model
+from placement.program.instance import Instance, Objective, make_instance
+from placement.workloads.rules import Rules, parse_rules
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,

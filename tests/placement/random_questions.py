@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
-from placement.instance import Instance, Objective, make_instance
-from placement.models import find_model
-from placement.rules import Relation, parse_rules
-from placement.workload import (
+from placement.models.model import find_model
+from placement.program.instance import Instance, Objective, make_instance
+from placement.workloads.rules import Relation, parse_rules
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,

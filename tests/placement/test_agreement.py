@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from random_questions import PRESETS, Asked, asked, printed
 
 from placement.checking import problems
-from placement.instance import Instance, Objective
-from placement.lift import TERM_NAMES
-from placement.lower import lower
-from placement.menu import menu
 from placement.planner import plan
-from placement.workload import RoleName
+from placement.program.instance import Instance, Objective
+from placement.program.lift import TERM_NAMES
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.workloads.workload import RoleName
 from solvers import check, cpsat, exhaustive
 from solvers.result import Options, Result, Status
 

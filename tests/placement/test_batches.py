@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.batches import Cut, cut, longest_tokens, mean_tokens
-from placement.workload import Batch
+from placement.choices.batches import Cut, cut, longest_tokens, mean_tokens
+from placement.workloads.workload import Batch
 
 
 @st.composite

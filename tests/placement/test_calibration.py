@@ -21,21 +21,21 @@ from conftest_placement import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.calibration import MISSED, calibrate, uncalibrated
+from placement.calibrating.calibration import MISSED, calibrate, uncalibrated
+from placement.calibrating.measured_run import setting
+from placement.calibrating.timings import Timings, read
 from placement.checking import problems
 from placement.checking.costs import step_us, work_us
-from placement.choices import choices, parts
-from placement.constants import Override, constants
-from placement.constants_file import recorded
-from placement.dataflow import Work, dataflow
+from placement.choices.choices import choices, parts
+from placement.constants.constants_file import recorded
+from placement.constants.table import Override, constants
 from placement.demand import Demand, demand, transfer_us
-from placement.devicemap import dump
 from placement.errors import InputError
-from placement.measured_run import setting
-from placement.menu import menu
+from placement.maps.devicemap import dump
 from placement.planner import SolverName, plan
-from placement.timings import Timings, read
-from placement.workload import Engine, Role, RoleName, Schedule
+from placement.program.menu import menu
+from placement.workloads.dataflow import Work, dataflow
+from placement.workloads.workload import Engine, Role, RoleName, Schedule
 
 PPO = ask(bridged_pairs(), job(actor(), critic(), ref(), reward()))
 APART = ask(

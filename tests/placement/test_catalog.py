@@ -13,9 +13,9 @@ import yaml
 
 from placement import catalog, reference
 from placement.errors import InputError
-from placement.strict_yaml import dump
-from placement.workload import Algorithm, RoleName
-from placement.workload_file import load, to_document
+from placement.text.strict_yaml import dump
+from placement.workloads.workload import Algorithm, RoleName
+from placement.workloads.workload_file import load, to_document
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = ("grpo-1.5b", "grpo-7b", "grpo-32b", "ppo-0.5b", "ppo-1.5b", "ppo-7b", "ppo-13b", "ppo-70b")
@@ -138,7 +138,7 @@ def test_every_default_is_in_the_reference():
 
 def test_importing_words_of_a_job_imports_no_schema():
     script = (
-        "import sys, placement.catalog, placement.rules, placement.dataflow, placement.models; "
+        "import sys, placement.catalog, placement.workloads.rules, placement.workloads.dataflow, placement.models.model; "
         "print('pydantic' in sys.modules, 'yaml' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

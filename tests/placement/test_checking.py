@@ -14,11 +14,11 @@ from conftest_placement import TINY, actor, ask, critic, job, machine, ref, rewa
 from placement import plans
 from placement.catalog import load_workload
 from placement.checking import problems
-from placement.instance import Instance, Objective, make_instance
 from placement.planner import plan
 from placement.plans import Plan
-from placement.rules import PRESETS, parse_rules
-from placement.workload import Engine, LayoutMenu, Role, RoleName, Schedule
+from placement.program.instance import Instance, Objective, make_instance
+from placement.workloads.rules import PRESETS, parse_rules
+from placement.workloads.workload import Engine, LayoutMenu, Role, RoleName, Schedule
 from topologies import sources
 from topologies.parts import Host
 
@@ -29,7 +29,7 @@ FREE_TEXT = ("verdict", "estimate.assumptions", "comparison", "inputs.version")
 def test_it_knows_no_solver_and_none_of_the_tables_that_it_judges():
     code = "import placement.checking, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    tables = {"placement.lower", "placement.candidates", "placement.menu", "placement.lift", "placement.planner"}
+    tables = {f"placement.program.{name}" for name in ("lower", "candidates", "menu", "lift")} | {"placement.planner"}
     assert "placement.checking" in loaded
     assert not {name for name in loaded if name.split(".")[0] in ("solvers", "ortools") or name in tables}
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.checking.domains import domain_problems, standards
-from placement.instance import Instance
 from placement.planner import plan
 from placement.plans import Plan
-from placement.sets import sets
+from placement.program.instance import Instance
+from placement.program.sets import sets
 from topologies.model import Topology
 
 

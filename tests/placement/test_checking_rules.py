@@ -24,7 +24,7 @@ from conftest_placement import (
 from placement.checking import problems
 from placement.planner import plan
 from placement.plans import Layout
-from placement.workload import (
+from placement.workloads.workload import (
     Engine,
     KvCache,
     LayoutMenu,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.choices import (
+from placement.choices.choices import (
     Choice,
     FrozenChoice,
     Part,
@@ -21,9 +21,9 @@ from placement.choices import (
     precision,
     unsupported,
 )
-from placement.hardware import Hardware
-from placement.models import from_numbers
-from placement.workload import (
+from placement.choices.hardware import Hardware
+from placement.models.model import from_numbers
+from placement.workloads.workload import (
     Engine,
     KvCache,
     LayoutMenu,

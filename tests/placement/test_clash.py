@@ -25,13 +25,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.catalog import load_workload
-from placement.clash import NOT_SMALLEST, Search, clash
-from placement.lower import lower
-from placement.menu import menu, sizes
-from placement.needs import need
+from placement.machines.sources import read_machine
 from placement.planner import plan
-from placement.sources import read_machine
-from placement.workload import Engine, LayoutMenu
+from placement.program.clash import NOT_SMALLEST, Search, clash
+from placement.program.lower import lower
+from placement.program.menu import menu, sizes
+from placement.program.needs import need
+from placement.workloads.workload import Engine, LayoutMenu
 from solvers import cpsat
 from solvers.result import Options, Result, Status
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.collectives import (
+from placement.constants.table import constants
+from placement.timing.collectives import (
     all_reduce_alpha_s,
     all_reduce_s,
     alpha_s,
@@ -17,7 +18,6 @@ from placement.collectives import (
     reduces_in_switch,
     send_s,
 )
-from placement.constants import constants
 
 C = dataclasses.replace(
     constants(),

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from placement.constants import TIME_FACTOR, Constants, constants, sources
-from placement.dataflow import Work
+from placement.constants.table import TIME_FACTOR, Constants, constants, sources
+from placement.workloads.dataflow import Work
 
 NAMES = [field.name for field in dataclasses.fields(Constants)]
 

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.checking import problems
-from placement.constants import Constants, Override, allowed, constants, overridden, sources
-from placement.constants_file import normal, read, read_file, recorded, to_document
-from placement.devicemap import dump, load
+from placement.constants.constants_file import normal, read, read_file, recorded, to_document
+from placement.constants.table import Constants, Override, allowed, constants, overridden, sources
 from placement.errors import InputError
+from placement.maps.devicemap import dump, load
 from placement.planner import plan
 
 NAMES = tuple(sources())

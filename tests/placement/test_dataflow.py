@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.dataflow import StagePlan, Work, dataflow, generated_sequences
-from placement.models import find_model
-from placement.workload import Algorithm, Batch, Role, RoleName, Schedule, Workload
+from placement.models.model import find_model
+from placement.workloads.dataflow import StagePlan, Work, dataflow, generated_sequences
+from placement.workloads.workload import Algorithm, Batch, Role, RoleName, Schedule, Workload
 
 ACTOR, ROLLOUT, CRITIC, REF, REWARD = RoleName
 ALL = (ACTOR, CRITIC, REF, REWARD)

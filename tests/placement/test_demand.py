@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, choices, parts
-from placement.constants import constants
-from placement.dataflow import Work, dataflow
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, choices, parts
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
 from placement.demand import Demand, Refusal, demand, transfer_us
-from placement.hardware import Hardware
-from placement.models import find_model
-from placement.workload import (
+from placement.models.model import find_model
+from placement.workloads.dataflow import Work, dataflow
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.devicemap import SCHEMA, dump, load, to_document
 from placement.errors import InputError
+from placement.maps.devicemap import SCHEMA, dump, load, to_document
 from placement.plans import (
     Alternative,
     Comparison,

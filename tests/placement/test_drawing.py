@@ -33,7 +33,7 @@ from placement.drawing.shapes import (
 from placement.drawing.svg import PALETTE
 from placement.drawing.tree import Frame, host_frames, rows
 from placement.errors import InputError
-from placement.workload import RoleName
+from placement.workloads.workload import RoleName
 from topologies import sources
 from topologies.catalog import machine_names
 from topologies.clusters.collect import collect

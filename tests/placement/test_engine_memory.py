@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from worked_models import BATCH_FOR_MEMORY as BATCH
 from worked_models import FOR_MEMORY as MODEL
 
-from placement import engine_memory
-from placement.choices import RolloutChoice
-from placement.constants import constants
-from placement.dataflow import Work
-from placement.hardware import Hardware
-from placement.models import Model, catalogue, find_model
-from placement.workload import Engine, KvCache, Precision, Quantization
+from placement.choices.choices import RolloutChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
+from placement.memory import engine_memory
+from placement.models.model import Model, catalogue, find_model
+from placement.workloads.dataflow import Work
+from placement.workloads.workload import Engine, KvCache, Precision, Quantization
 
 C = dataclasses.replace(
     constants(),

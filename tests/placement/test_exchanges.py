@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from worked_models import EXPERTS_FOR_TIME as EXPERTS
 from worked_models import FOR_TIME as MODEL
 
-from placement import timing
-from placement.batches import Cut
-from placement.choices import FrozenChoice, TrainChoice
-from placement.collectives import all_to_all_s, gather_s
-from placement.constants import constants
-from placement.exchanges import expert_exchange_s, sequence_exchange_s
-from placement.hardware import Hardware
-from placement.passes import COMPUTE, MicroBatch, passes
-from placement.syncing import gradient_sync
-from placement.workload import Batch, Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
+from placement.choices.batches import Cut
+from placement.choices.choices import FrozenChoice, TrainChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
+from placement.timing import stages
+from placement.timing.collectives import all_to_all_s, gather_s
+from placement.timing.exchanges import expert_exchange_s, sequence_exchange_s
+from placement.timing.passes import COMPUTE, MicroBatch, passes
+from placement.timing.syncing import gradient_sync
+from placement.workloads.workload import Batch, Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
 
 FSDP, MEGATRON = Engine.FSDP, Engine.MEGATRON
 # No start-up and no own share: times are bytes over width.
@@ -133,18 +133,18 @@ def test_stages_that_keep_weights_gather_none_in_a_pass() -> None:
     # 40 tokens: hardly any compute, so that what passes the ring is what a pass takes.
     role, tiny = actor(), Batch(8, 1, 2, 3, 3, 1, 10_000)
     slow = hardware(4, ring=1e9)
-    forward = {z: timing.forward(role, MODEL, choice(dp=4, zero=z), tiny, slow, C) for z in (1, 2, 3)}
+    forward = {z: stages.forward(role, MODEL, choice(dp=4, zero=z), tiny, slow, C) for z in (1, 2, 3)}
     assert forward[3].bound_by == "parameter all-gather over 1 GB/s"
     assert forward[1] == forward[2]
     assert forward[1].bound_by == COMPUTE
-    update = {z: timing.update(role, MODEL, choice(dp=4, zero=z), tiny, slow, C) for z in (1, 2, 3)}
+    update = {z: stages.update(role, MODEL, choice(dp=4, zero=z), tiny, slow, C) for z in (1, 2, 3)}
     # One micro-batch: stage 3 passes 2·2 + 4 bytes a parameter (and a layer's gather), 2 and 1 both 2 + 2; at 3/4 and 1 GB/s.
     assert update[2].seconds == pytest.approx(0.75 * 4, rel=0.01)
     assert update[1].seconds == pytest.approx(0.75 * 4, rel=0.02)
     assert update[3].seconds == pytest.approx(0.75 * (8 + 0.2), rel=0.02)
     # With many micro-batches stage 2 scatters in each, stage 1 once.
     many = Batch(8000, 1, 500, 500, 500, 1, 10_000)
-    update = {z: timing.update(role, MODEL, choice(dp=4, zero=z), many, slow, C) for z in (1, 2)}
+    update = {z: stages.update(role, MODEL, choice(dp=4, zero=z), many, slow, C) for z in (1, 2)}
     assert update[2].bound_by.startswith("gradient reduce-scatter")
     assert update[1].seconds < update[2].seconds
 
@@ -179,9 +179,9 @@ def test_times_never_fall_when_a_link_gets_slower(
         ring, block, host = (sorted(pair)[pick] for pair in widths)
         group = hardware(8, nvlink=nvlink, ring=ring, block=block, host=host)
         return [
-            timing.forward(role, model, how, BATCH, group, constants()).seconds,
-            timing.update(role, model, how, BATCH, group, constants()).seconds,
-            timing.frozen_forward(role, model, frozen, BATCH, group, constants()).seconds,
+            stages.forward(role, model, how, BATCH, group, constants()).seconds,
+            stages.update(role, model, how, BATCH, group, constants()).seconds,
+            stages.frozen_forward(role, model, frozen, BATCH, group, constants()).seconds,
         ]
 
     assert all(fast <= slow * (1 + 1e-12) for slow, fast in zip(times(0), times(1), strict=True))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_questions import Asked, asked
 
-from placement.choices import Part
-from placement.footprints import LOAD, Footprint, Piece, rounded_up, whole
-from placement.memory_table import memory_table
+from placement.choices.choices import Part
+from placement.choices.footprints import LOAD, Footprint, Piece, rounded_up, whole
+from placement.explaining.memory_table import memory_table
 from placement.planner import plan
-from placement.workload import Engine, LayoutMenu, Offload, Quantization, RoleName
+from placement.workloads.workload import Engine, LayoutMenu, Offload, Quantization, RoleName
 
 
 def test_whole_pieces_add_up_to_the_sum_rounded_up() -> None:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from worked_models import EXPERTS_FOR_TIME as EXPERTS
 from worked_models import FOR_TIME as MODEL
 
-from placement.choices import RolloutChoice
-from placement.constants import Constants, constants
-from placement.engine_memory import EngineSpace
-from placement.generation import generate
-from placement.hardware import Hardware
-from placement.models import Model
-from placement.passes import Timed
-from placement.workload import (
+from placement.choices.choices import RolloutChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import Constants, constants
+from placement.memory.engine_memory import EngineSpace
+from placement.models.model import Model
+from placement.timing.generation import generate
+from placement.timing.passes import Timed
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,

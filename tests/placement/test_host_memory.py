@@ -15,13 +15,13 @@ from worked_models import BATCH_FOR_MEMORY as BATCH
 from worked_models import FOR_MEMORY as MODEL
 
 from placement.checking import problems
-from placement.choices import Choice, FrozenChoice, RolloutChoice, TrainChoice
-from placement.constants import constants
-from placement.devicemap import dump, load
-from placement.host_memory import HostNeed, by_moment, host_need, moments, usable_mib
-from placement.hosts import with_memory
+from placement.choices.choices import Choice, FrozenChoice, RolloutChoice, TrainChoice
+from placement.constants.table import constants
+from placement.machines.hosts import with_memory
+from placement.maps.devicemap import dump, load
+from placement.memory.host_memory import HostNeed, by_moment, host_need, moments, usable_mib
 from placement.planner import SolverName, plan
-from placement.workload import (
+from placement.workloads.workload import (
     Algorithm,
     Engine,
     Master,

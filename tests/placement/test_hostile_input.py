@@ -13,21 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_configs import QWEN2_MOE, RECORDS, config_of
 
-from placement.choices import choices, parts
-from placement.constants import constants
-from placement.dataflow import dataflow
+from placement.choices.choices import choices, parts
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
 from placement.demand import MAX_TIME_US, Refusal, demand
 from placement.errors import InputError
-from placement.hardware import Hardware
-from placement.instance import make_instance
-from placement.lower import lower
-from placement.menu import menu
-from placement.models import Model, find_model
+from placement.machines.sources import read_machine
+from placement.models.model import Model, find_model
 from placement.planner import SolverName, plan
-from placement.rules import parse_rules
-from placement.sources import read_machine
-from placement.strict_yaml import dump
-from placement.workload import (
+from placement.program.instance import make_instance
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.text.strict_yaml import dump
+from placement.workloads.dataflow import dataflow
+from placement.workloads.rules import parse_rules
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,
@@ -38,7 +38,7 @@ from placement.workload import (
     TrainMenu,
     Workload,
 )
-from placement.workload_file import load, to_document
+from placement.workloads.workload_file import load, to_document
 from solvers.result import Options, Status
 
 A100 = Hardware(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import clusters, several
 
-from placement.hosts import alone, host_groups, name_list, nic_name, only
+from placement.machines.hosts import alone, host_groups, name_list, nic_name, only
 from topologies import sources
 from topologies.model import Gpu, Topology
 from topologies.parts import Mig, MigInstance, Pcie, Process

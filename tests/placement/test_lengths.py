@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.lengths import fullest_answers, fullest_rank, largest_deviation, mean_context, thinning
-from placement.workload import Batch
+from placement.timing.lengths import fullest_answers, fullest_rank, largest_deviation, mean_context, thinning
+from placement.workloads.workload import Batch
 
 
 def batch(mean: int = 200, longest: int = 1000, prompt: int = 100) -> Batch:

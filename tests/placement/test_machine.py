@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placement.errors import InputError
-from placement.machine import resolve
-from placement.rules import parse_rules
+from placement.machines.machine import resolve
+from placement.workloads.rules import parse_rules
 from topologies.cards import assign_cards
 from topologies.model import Gpu, Topology
 from topologies.parts import Mig, Process

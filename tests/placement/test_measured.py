@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from measuring import measured
 
-from placement.candidates import candidates, ideal_hardware
 from placement.checking import problems
-from placement.collectives import all_reduce_s, bytes_per_s_of, reduces_in_switch
-from placement.constants import constants
-from placement.lower import lower
-from placement.machine import resolve
-from placement.menu import menu
+from placement.constants.table import constants
+from placement.machines.machine import resolve
 from placement.planner import plan
-from placement.rules import parse_rules
+from placement.program.candidates import candidates, ideal_hardware
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.timing.collectives import all_reduce_s, bytes_per_s_of, reduces_in_switch
+from placement.workloads.rules import parse_rules
 from solvers import check, cpsat, exhaustive
 from solvers.result import Options, Status
 from topologies import bandwidth

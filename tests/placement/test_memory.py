@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from worked_models import BATCH_FOR_MEMORY as BATCH
 from worked_models import FOR_MEMORY as MODEL
 
-from placement import memory
-from placement.choices import FrozenChoice, TrainChoice
-from placement.constants import constants
-from placement.dataflow import Work
-from placement.hardware import Hardware
-from placement.memory import State
-from placement.models import catalogue, find_model
-from placement.workload import (
+from placement.choices.choices import FrozenChoice, TrainChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
+from placement.memory import gpu_memory
+from placement.memory.gpu_memory import State
+from placement.models.model import catalogue, find_model
+from placement.workloads.dataflow import Work
+from placement.workloads.workload import (
     Batch,
     Engine,
     Master,
@@ -90,18 +90,18 @@ def test_state_in_bytes_per_parameter(
     engine: Engine, choice: TrainChoice, per_parameter: tuple[float, float, float]
 ) -> None:
     weights, gradients, optimizer = (MODEL.parameters * size for size in per_parameter)
-    assert memory.state(actor(engine), MODEL, choice) == State(weights, weights, gradients, optimizer)
+    assert gpu_memory.state(actor(engine), MODEL, choice) == State(weights, weights, gradients, optimizer)
 
 
 def test_lora_trains_its_adapters_alone() -> None:
     # Rank 8: q and o 2·(1024 + 1024), k and v 2·(1024 + 256), FFN 3·(1024 + 4096): 22,016 · 8 · 24 layers.
     role = actor(lora=8)
-    assert memory.trained_parameters(role, MODEL) == 22_016 * 8 * 24
-    held = memory.state(role, MODEL, train_choice(dp=2, master=MASTER_BF16))
+    assert gpu_memory.trained_parameters(role, MODEL) == 22_016 * 8 * 24
+    held = gpu_memory.state(role, MODEL, train_choice(dp=2, master=MASTER_BF16))
     assert held.weights == pytest.approx(MODEL.parameters + 22_016 * 8 * 24)
     assert held.optimizer == pytest.approx(4 * 22_016 * 8 * 24 / 2)
-    full = memory.state(actor(MEGATRON), MODEL, train_choice(dp=2))
-    lora = memory.state(actor(MEGATRON, lora=8), MODEL, train_choice(dp=2))
+    full = gpu_memory.state(actor(MEGATRON), MODEL, train_choice(dp=2))
+    lora = gpu_memory.state(actor(MEGATRON, lora=8), MODEL, train_choice(dp=2))
     assert full.weights < lora.weights < 1.01 * full.weights
     assert lora.gradients < 0.01 * full.gradients
 
@@ -109,7 +109,7 @@ def test_lora_trains_its_adapters_alone() -> None:
 def test_lora_scatters_the_gradients_of_its_adapters_alone() -> None:
     # MiB: 16-bit weights in four parts, and 8 bytes for each adapter; 320 gathered, and of gradients the adapters' share of that.
     choice = train_choice(master=MASTER_BF16)
-    held = memory.train(actor(lora=8), MODEL, choice, BATCH, C, hybrid=True)
+    held = gpu_memory.train(actor(lora=8), MODEL, choice, BATCH, C, hybrid=True)
     adapters = 22_016 * 8 * 24 / MODEL.parameters
     state = (2 + (2 + 2 + 4) * adapters) * 1600 / 4
     assert held.active_mib[Work.UPDATE_ACTOR] == pytest.approx(1000 + state + 320 * (1 + adapters) + 384 + 800)
@@ -122,7 +122,7 @@ def test_fsdp_phase_by_phase() -> None:
     # dp 4: 16 sequences an update and rank = two micro-batches of 8192 tokens. MiB:   weights 1600, gradients
     # 1600, optimizer 3200; a gather: 2 layers of 64 in 2 B, an embedding of 32 in 2 B: 320   checkpoints
     # 2·8192·1024·24 B = 384, working set 8192·100·1024 B = 800; the largest tensor in fp32: 128
-    held = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True)
+    held = gpu_memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True)
     assert held.resident_mib == 1000 + 1600 + 3200
     assert held.active_mib == {
         Work.OLD_LOG_PROBS: 1000 + 1600 + 3200 + 320 + 800,
@@ -134,7 +134,7 @@ def test_fsdp_phase_by_phase() -> None:
 def test_megatron_phase_by_phase() -> None:
     # tp 2, pp 2, dp 1: a quarter of the model: 800 weights, 1600 gradients, 4800 optimizer.   a layer's
     # activations: 8192·1024·(18 + 16) B = 272; · 24 layers / 4 · 2 in flight = 3264; working set 800/2.
-    held = memory.train(actor(MEGATRON), MODEL, train_choice(2, 2, 1), BATCH, C, hybrid=True)
+    held = gpu_memory.train(actor(MEGATRON), MODEL, train_choice(2, 2, 1), BATCH, C, hybrid=True)
     assert held.resident_mib == 1000 + 800 + 4800
     assert held.active_mib == {
         Work.OLD_LOG_PROBS: 1000 + 800 + 4800 + 400,
@@ -146,7 +146,7 @@ def test_megatron_phase_by_phase() -> None:
 def test_a_pipeline_holds_no_more_micro_batches_than_there_are() -> None:
     one = dataclasses.replace(BATCH, prompts=4)  # one sequence an update
     role = actor(MEGATRON)
-    short = memory.train(role, MODEL, train_choice(1, 2, 1), one, C, hybrid=True)
+    short = gpu_memory.train(role, MODEL, train_choice(1, 2, 1), one, C, hybrid=True)
     # 1024 tokens · 1024 · 34 B · 24 layers / 2 = 408 MiB, once.
     assert short.active_mib[Work.UPDATE_ACTOR] == 1000 + 800 * 18 + 408
 
@@ -162,7 +162,7 @@ def test_a_pipeline_holds_no_more_micro_batches_than_there_are() -> None:
     ],
 )  # fmt: skip
 def test_offload(engine: Engine, choice: TrainChoice, idle: int, forward: int, update: int) -> None:
-    held = memory.train(actor(engine), MODEL, choice, BATCH, C, hybrid=True)
+    held = gpu_memory.train(actor(engine), MODEL, choice, BATCH, C, hybrid=True)
     assert held.resident_mib == 1000 + idle
     assert held.active_mib[Work.OLD_LOG_PROBS] == 1000 + forward
     assert held.active_mib[Work.UPDATE_ACTOR] == 1000 + update
@@ -170,12 +170,12 @@ def test_offload(engine: Engine, choice: TrainChoice, idle: int, forward: int, u
 
 def test_logits_are_stored_unless_the_loss_is_fused() -> None:
     # 8192 tokens · 16 B · 32 Ki = 4096 MiB in training, a quarter in a forward pass; the critic has none.
-    fused = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
-    plain = memory.train(actor(fused_ce=False), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    fused = gpu_memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    plain = gpu_memory.train(actor(fused_ce=False), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
     assert plain[Work.UPDATE_ACTOR] - fused[Work.UPDATE_ACTOR] == 4096
     assert plain[Work.OLD_LOG_PROBS] - fused[Work.OLD_LOG_PROBS] == 1024
     critic = actor(fused_ce=False).replace(name=RoleName.CRITIC, rollout=None)
-    held = memory.train(critic, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    held = gpu_memory.train(critic, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
     assert set(held) == {Work.VALUES, Work.UPDATE_CRITIC}
     assert held[Work.UPDATE_CRITIC] == fused[Work.UPDATE_ACTOR]
 
@@ -183,7 +183,7 @@ def test_logits_are_stored_unless_the_loss_is_fused() -> None:
 def test_tensor_parallelism_cuts_state_and_activations() -> None:
     # tp 2, dp 2, MiB: state 6400 on 4 GPUs as before; of gathers, checkpoints, working set and logits a half.
     role = actor(fused_ce=False)
-    held = memory.train(role, MODEL, train_choice(2, 1, 2), BATCH, C, hybrid=True).active_mib
+    held = gpu_memory.train(role, MODEL, train_choice(2, 1, 2), BATCH, C, hybrid=True).active_mib
     assert held[Work.UPDATE_ACTOR] == 1000 + 6400 + 320 + 192 + 400 + 2048
     assert held[Work.OLD_LOG_PROBS] == 1000 + 1600 + 3200 + 160 + 400 + 512
 
@@ -191,17 +191,17 @@ def test_tensor_parallelism_cuts_state_and_activations() -> None:
 def test_a_short_batch_does_not_fill_a_micro_batch() -> None:
     # 16 sequences of 1024 tokens: a rank has 1 in an update (48 + 100 MiB), 4 in a forward pass (400 MiB).
     short = dataclasses.replace(BATCH, prompts=16)
-    held = memory.train(actor(), MODEL, train_choice(), short, C, hybrid=True).active_mib
+    held = gpu_memory.train(actor(), MODEL, train_choice(), short, C, hybrid=True).active_mib
     assert held[Work.UPDATE_ACTOR] == 1000 + 6400 + 640 + 48 + 100
     assert held[Work.OLD_LOG_PROBS] == 1000 + 1600 + 3200 + 320 + 400
     choice = FrozenChoice(1, 1, 4, BF16, BETWEEN)
-    ref = memory.frozen(Role(RoleName.REF, MODEL), MODEL, choice, short, C, fused_ce=True)
+    ref = gpu_memory.frozen(Role(RoleName.REF, MODEL), MODEL, choice, short, C, fused_ce=True)
     assert ref.active_mib == {Work.REF_LOG_PROBS: 500 + 800 + 320 + 400}
 
 
 def test_between_pools_two_buckets_are_in_flight() -> None:
-    together = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
-    apart = memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=False).active_mib
+    together = gpu_memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=True).active_mib
+    apart = gpu_memory.train(actor(), MODEL, train_choice(), BATCH, C, hybrid=False).active_mib
     assert apart[Work.SYNC_WEIGHTS] - together[Work.SYNC_WEIGHTS] == 2 * 2048
 
 
@@ -210,7 +210,7 @@ def test_each_communicator_has_buffers() -> None:
     c = dataclasses.replace(C, nccl_mib_2=200, nccl_mib_4=300)
 
     def idle(choice: TrainChoice) -> float:
-        return memory.train(actor(), MODEL, dataclasses.replace(choice, offload=BETWEEN), BATCH, c, hybrid=True).resident_mib
+        return gpu_memory.train(actor(), MODEL, dataclasses.replace(choice, offload=BETWEEN), BATCH, c, hybrid=True).resident_mib
 
     assert idle(train_choice(dp=4)) == idle(train_choice(dp=8)) == 1000
     assert idle(train_choice(dp=1)) == 700
@@ -218,7 +218,7 @@ def test_each_communicator_has_buffers() -> None:
     assert idle(train_choice(tp=2, dp=4)) == 1200
     # Ranks that share sequences are joined twice: in their pair, and in the four that hold shards.
     assert idle(dataclasses.replace(train_choice(dp=2), sp=2)) == 1200
-    alone = memory.frozen(Role(RoleName.REF, MODEL), MODEL, FrozenChoice(1, 1, 1, BF16, BETWEEN), BATCH, c, fused_ce=True)
+    alone = gpu_memory.frozen(Role(RoleName.REF, MODEL), MODEL, FrozenChoice(1, 1, 1, BF16, BETWEEN), BATCH, c, fused_ce=True)
     assert alone.resident_mib == 200
 
 
@@ -237,7 +237,7 @@ def test_offload_never_raises_memory(
 ) -> None:
     role = actor(engine, fused_ce=fused, lora=lora)
     held = [
-        memory.train(role, MODEL, train_choice(tp, 1, dp, master, offload, tokens), BATCH, C, hybrid=hybrid)
+        gpu_memory.train(role, MODEL, train_choice(tp, 1, dp, master, offload, tokens), BATCH, C, hybrid=hybrid)
         for offload in (NONE, BETWEEN, ALWAYS)
     ]
     for less, more in ((held[1], held[0]), (held[2], held[1])):
@@ -260,7 +260,7 @@ def test_memory_falls_with_more_shards(
 
     def footprint(tp: int, dp: int) -> tuple[float, ...]:
         choice = train_choice(tp, 1, dp, master, offload)
-        held = memory.train(role, model, choice, BATCH, C, hybrid=True)  # type: ignore[arg-type]
+        held = gpu_memory.train(role, model, choice, BATCH, C, hybrid=True)  # type: ignore[arg-type]
         return (held.resident_mib, *held.active_mib.values())
 
     here = footprint(tp, dp)
@@ -278,7 +278,7 @@ def test_memory_falls_with_more_shards(
 )
 def test_working_never_holds_less_than_idling(engine: Engine, offload: Offload, dp: int, tokens: int) -> None:
     choice = train_choice(1, 1, dp, FP32, offload, tokens)
-    held = memory.train(actor(engine), MODEL, choice, BATCH, C, hybrid=True)
+    held = gpu_memory.train(actor(engine), MODEL, choice, BATCH, C, hybrid=True)
     assert all(active >= held.resident_mib for active in held.active_mib.values())
 
 
@@ -297,7 +297,7 @@ def test_dense_training_is_within_ten_percent_of_published_peaks(
 ) -> None:
     role, batch = actor(fused_ce=fused_ce), Batch(gpus, 1, tokens // 2, tokens // 2, tokens // 2, 1, tokens)
     choice = train_choice(dp=gpus, micro_batch_tokens=tokens)
-    held = memory.train(role, find_model(name), choice, batch, constants(), hybrid=True)
+    held = gpu_memory.train(role, find_model(name), choice, batch, constants(), hybrid=True)
     assert held.active_mib[Work.UPDATE_ACTOR] / 1024 == pytest.approx(measured_gib, rel=0.1)
 
 
@@ -320,7 +320,7 @@ def test_frozen_roles_hold_16_bit_weights(
     engine: Engine, choice: FrozenChoice, idle: int, active: int
 ) -> None:
     role = Role(RoleName.REF, MODEL, engine)
-    held = memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=True)
+    held = gpu_memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=True)
     assert held.resident_mib == 500 + idle
     assert held.active_mib == {Work.REF_LOG_PROBS: 500 + active}
 
@@ -331,10 +331,10 @@ def test_only_the_reference_has_logits() -> None:
     for name, work in ((RoleName.REF, Work.REF_LOG_PROBS), (RoleName.REWARD, Work.REWARD)):
         for fused in (True, False):
             role = Role(name, MODEL)
-            held = memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=fused).active_mib[work]
+            held = gpu_memory.frozen(role, MODEL, choice, BATCH, C, fused_ce=fused).active_mib[work]
             sizes[name, fused] = held
     assert sizes[RoleName.REF, False] - sizes[RoleName.REF, True] == 1024
-    half = memory.frozen(
+    half = gpu_memory.frozen(
         Role(RoleName.REF, MODEL), MODEL, FrozenChoice(2, 1, 2, BF16, NONE), BATCH, C, fused_ce=False
     )
     assert half.active_mib[Work.REF_LOG_PROBS] == 500 + 800 + 160 + 400 + 512
@@ -344,23 +344,23 @@ def test_only_the_reference_has_logits() -> None:
 def test_what_is_kept_of_a_layer_is_counted_tensor_by_tensor() -> None:
     # Llama-3.1-8B, 16 bits: input, FFN output (4096 each), query and attention's output (4096 each), value (1024), gate (14,336).
     llama = find_model("meta-llama/Llama-3.1-8B")
-    assert memory.kept_bytes_per_layer(llama, Recompute.SELECTIVE) == 2 * (4 * 4096 + 1024 + 14_336)
-    assert memory.kept_bytes_per_layer(llama, Recompute.FULL) == 2 * 4096
-    assert memory.kept_bytes_per_layer(llama, Recompute.NONE) == 18 * 4096 + 4 * 14_336
+    assert gpu_memory.kept_bytes_per_layer(llama, Recompute.SELECTIVE) == 2 * (4 * 4096 + 1024 + 14_336)
+    assert gpu_memory.kept_bytes_per_layer(llama, Recompute.FULL) == 2 * 4096
+    assert gpu_memory.kept_bytes_per_layer(llama, Recompute.NONE) == 18 * 4096 + 4 * 14_336
 
 
 def test_keeping_more_never_lowers_the_peak() -> None:
     peaks = []
     for kept in (Recompute.FULL, Recompute.SELECTIVE, Recompute.NONE):
         role = dataclasses.replace(actor(), train=TrainMenu(recompute=kept))
-        peaks.append(memory.train(role, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR])
+        peaks.append(gpu_memory.train(role, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR])
     assert peaks == sorted(peaks)
 
 
 def test_a_compiled_loss_writes_four_bytes_less_for_each_logit() -> None:
     def peak(*, compiled: bool) -> float:
         role = dataclasses.replace(actor(), train=TrainMenu(fused_ce=False, compiled=compiled))
-        return memory.train(role, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
+        return gpu_memory.train(role, MODEL, train_choice(), BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
 
     # 8192 tokens of 32,768 entries: 4 bytes each are 1024 MiB.
     assert peak(compiled=False) - peak(compiled=True) == pytest.approx(1024)
@@ -369,14 +369,14 @@ def test_a_compiled_loss_writes_four_bytes_less_for_each_logit() -> None:
 def test_an_optimizer_within_the_backward_pass_leaves_one_gradient() -> None:
     role = dataclasses.replace(actor(), train=TrainMenu(in_backward=True))
     choice = train_choice(dp=1, master=Master.BF16)
-    usual = memory.train(actor(), MODEL, choice, BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
-    paged = memory.train(role, MODEL, choice, BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
+    usual = gpu_memory.train(actor(), MODEL, choice, BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
+    paged = gpu_memory.train(role, MODEL, choice, BATCH, C, hybrid=True).active_mib[Work.UPDATE_ACTOR]
     # bf16: gradients of 3200 MiB but the embedding's 64, and 6400 MiB of moments are gone.
     assert usual - paged == pytest.approx(3200 - 64 + 6400)
 
 
 def test_frozen_weights_of_few_bits_leave_embeddings_alone() -> None:
     role = dataclasses.replace(actor(), train=TrainMenu(lora=8, frozen_bytes=0.5))
-    held = memory.state(role, MODEL, train_choice(dp=1))
+    held = gpu_memory.state(role, MODEL, train_choice(dp=1))
     # 64 Mi of embeddings at 2 bytes, 1536 Mi at half a byte; the adapters are trained in the master's four.
-    assert held.weights - held.trained == (2 * 64 + 0.5 * 1536) * memory.MIB
+    assert held.weights - held.trained == (2 * 64 + 0.5 * 1536) * gpu_memory.MIB

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 from conftest_placement import actor, ask, job, machine, ref
 
-from placement.candidates import candidates
-from placement.hardware import Hardware
-from placement.instance import Instance
+from placement.choices.hardware import Hardware
 from placement.planner import plan
+from placement.program.candidates import candidates
+from placement.program.instance import Instance
 
 
 def question(cards: str) -> Instance:

@@ -8,11 +8,11 @@ import json
 import pytest
 from model_configs import QWEN2_MOE, RECORDS, SMALL, config_of, written
 
-from placement import model_limits
 from placement.errors import InputError
-from placement.model_config import read_config
-from placement.model_families import FAMILIES
-from placement.models import Model, catalogue, find_model, from_numbers
+from placement.models import model_limits
+from placement.models.model import Model, catalogue, find_model, from_numbers
+from placement.models.model_config import read_config
+from placement.models.model_families import FAMILIES
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda r: r["model"])

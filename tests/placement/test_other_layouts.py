@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_questions import Asked, asked
 
-from placement import devicemap
 from placement.checking import problems
-from placement.lift import TERM_NAMES
+from placement.maps import devicemap
 from placement.planner import plan
 from placement.plans import Plan
-from placement.workload import Engine, KvCache, LayoutMenu, Master, Offload, Quantization, Role
+from placement.program.lift import TERM_NAMES
+from placement.workloads.workload import Engine, KvCache, LayoutMenu, Master, Offload, Quantization, Role
 
 MIXTURE = dataclasses.replace(TINY, name="mixture", active_parameters=TINY.parameters * 3 // 4, experts=4, experts_per_token=2)
 

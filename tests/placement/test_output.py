@@ -9,7 +9,7 @@ import stat
 import pytest
 
 from placement.errors import OutputError
-from placement.output import refuse_unwritable, write_file, write_stdout
+from placement.text.output import refuse_unwritable, write_file, write_stdout
 
 
 def test_a_new_file_holds_the_text_and_nothing_else_is_left(tmp_path):

@@ -21,10 +21,10 @@ from conftest_placement import (
 from hypothesis import given, settings
 
 from placement.checking import problems
-from placement.devicemap import dump, load
 from placement.errors import InputError
+from placement.maps.devicemap import dump, load
 from placement.planner import SolverName, plan
-from placement.workload import LayoutMenu
+from placement.workloads.workload import LayoutMenu
 from solvers.result import Options, Status
 
 

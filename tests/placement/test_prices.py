@@ -7,12 +7,13 @@ import dataclasses
 import pytest
 from conftest_placement import BATCH, actor, ask, critic, job, machine, ref, reward, two_switches
 
-from placement import planner, prices
-from placement.instance import Objective
+from placement import planner
 from placement.planner import SolverName, plan
 from placement.plans import Alternative, Comparison
-from placement.prices import price, seconds, seconds_down
-from placement.rules import parse_rules
+from placement.program import prices
+from placement.program.instance import Objective
+from placement.program.prices import price, seconds, seconds_down
+from placement.workloads.rules import parse_rules
 from solvers.problem import Term
 from solvers.result import Answer, Options, Result, Status, TermProof
 

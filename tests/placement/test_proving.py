@@ -18,13 +18,13 @@ from conftest_placement import (
     two_switches,
 )
 
-from placement import candidates as listed
-from placement import sets as sets_of
 from placement.errors import SolverBug
-from placement.lower import lower
-from placement.menu import menu
 from placement.planner import plan
-from placement.proving import _ideal, verified
+from placement.program import candidates as listed
+from placement.program import sets as sets_of
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.program.proving import _ideal, verified
 from solvers import check, cpsat
 from solvers.problem import Term
 from solvers.result import Options, Result, Status, TermProof

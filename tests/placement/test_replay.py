@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.catalog import load_workload
-from placement.devicemap import dump
 from placement.errors import InputError
-from placement.instance import Objective
+from placement.machines.sources import read_machine
+from placement.maps.devicemap import dump
+from placement.maps.replay import replay
 from placement.planner import SolverName, plan
-from placement.replay import replay
-from placement.sources import read_machine
+from placement.program.instance import Objective
 
 SWITCHES = ["contiguity=off", "same_card=off", "min_gpus=3", "sharing=partial", "reserve=9%", "busy=off", "reward_reserve=12.5%"]
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.errors import InputError
-from placement.rule_texts import PRESET_TEXTS
-from placement.rule_values import Reserve
-from placement.rules import PRESETS, RULES, Relation, Rules, parse_rules
-from placement.workload import RoleName
+from placement.workloads.rule_texts import PRESET_TEXTS
+from placement.workloads.rule_values import Reserve
+from placement.workloads.rules import PRESETS, RULES, Relation, Rules, parse_rules
+from placement.workloads.workload import RoleName
 
 ACTOR, ROLLOUT, CRITIC, REF, REWARD = RoleName
 

@@ -19,7 +19,7 @@ from conftest_placement import (
 
 from placement.checking import problems
 from placement.planner import plan
-from placement.workload import LayoutMenu, Master, Offload, Precision
+from placement.workloads.workload import LayoutMenu, Master, Offload, Precision
 from solvers.result import Status
 from topologies.model import Topology
 from topologies.parts import Mig

@@ -10,7 +10,7 @@ from conftest_placement import BATCH, TINY, actor, ask, job, machine, ref
 from placement.checking import problems
 from placement.planner import plan
 from placement.plans import Plan
-from placement.workload import Engine, Role, RoleName, RolloutMenu, Schedule
+from placement.workloads.workload import Engine, Role, RoleName, RolloutMenu, Schedule
 
 LONG = dataclasses.replace(BATCH, response_max_tokens=16 * BATCH.response_mean_tokens)
 """Few answers, the longest of which is sixteen times the mean."""

@@ -10,15 +10,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from placement.checking import problems
-from placement.constants import sources
+from placement.constants.table import sources
 from placement.explaining import sensitivity as module
 from placement.explaining.quantities import PCIE, SOCKETS, STAGED, quantities
 from placement.explaining.sensitivity import CLOSE, LEAST_REGRET, MOVED, Change, sensitivity
 from placement.explaining.taken import difference, taken, terms
-from placement.lower import lower
-from placement.menu import menu
 from placement.planner import plan
-from placement.workload import LayoutMenu, Master, Offload
+from placement.program.lower import lower
+from placement.program.menu import menu
+from placement.workloads.workload import LayoutMenu, Master, Offload
 from solvers import cpsat, exhaustive
 from solvers.problem import Term
 from solvers.result import Options
@@ -199,7 +199,7 @@ def test_a_plan_that_is_not_the_best_rests_on_nothing():
 def test_a_machine_with_too_many_groups_rests_on_nothing(monkeypatch):
     question = ask(machine("NV12", 2), job(actor(), ref()))
     found = plan(question).plan
-    monkeypatch.setattr("placement.sets.MAX_SETS", 1)
+    monkeypatch.setattr("placement.program.sets.MAX_SETS", 1)
     assert "too many groups" in sensitivity(found, question, cpsat.solve, OPTIONS).why_not
 
 

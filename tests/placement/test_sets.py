@@ -8,12 +8,12 @@ import pytest
 from conftest_placement import actor, ask, critic, job, machine, rollout
 
 import placement
-from placement import sets as listed
-from placement.machine import Machine, resolve
+from placement.machines.machine import Machine, resolve
 from placement.planner import plan
-from placement.rules import Rules, parse_rules
-from placement.sets import card_classes, contiguous, sets, twin_classes
-from placement.workload import Engine, LayoutMenu
+from placement.program import sets as listed
+from placement.program.sets import card_classes, contiguous, sets, twin_classes
+from placement.workloads.rules import Rules, parse_rules
+from placement.workloads.workload import Engine, LayoutMenu
 from topologies.domains import Level
 from topologies.model import Topology
 

@@ -9,15 +9,15 @@ import pytest
 from conftest_placement import actor, ask, critic, job, machine, questions, ref, two_switches
 from hypothesis import given, settings
 
-from placement.instance import Objective, make_instance
-from placement.lower import lower
-from placement.menu import menu
 from placement.planner import plan
+from placement.program.instance import Objective, make_instance
+from placement.program.lower import lower
+from placement.program.menu import menu
 from placement.smallest import fewest as module
 from placement.smallest.cards import cannot_run, smallest_card, with_card
 from placement.smallest.fewest import fewest_gpus
 from placement.smallest.trial import Size, Smallest
-from placement.workload import Precision
+from placement.workloads.workload import Precision
 from solvers import cpsat, exhaustive
 from solvers.result import Options, Status
 from topologies.cards import card_of, cards, find_card

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from worked_models import BATCH_FOR_MEMORY as BATCH
 from worked_models import FOR_MEMORY as MODEL
 
-from placement import memory
-from placement.choices import FrozenChoice, TrainChoice
-from placement.constants import constants
-from placement.dataflow import Work
-from placement.models import Model, catalogue, find_model
-from placement.states import State, frozen_weights, state
-from placement.workload import (
+from placement.choices.choices import FrozenChoice, TrainChoice
+from placement.constants.table import constants
+from placement.memory import gpu_memory
+from placement.memory.states import State, frozen_weights, state
+from placement.models.model import Model, catalogue, find_model
+from placement.workloads.dataflow import Work
+from placement.workloads.workload import (
     Batch,
     Engine,
     Master,
@@ -69,7 +69,7 @@ def test_unsharded_weights_are_not_gathered() -> None:
     # Stage 2 on 4, MiB: 3200 weights, 800 gradients, 4800 optimizer; gradients of two layers and an embedding wait to be scattered:
     # 320; checkpoints 384, working set 800. Stage 1 keeps 3200 of gradients and no such buffer.
     for zero, gradients, waiting in ((2, 800, 320), (1, 3200, 0)):
-        held = memory.train(actor(), MODEL, choice(dp=4, zero=zero), BATCH, C, hybrid=True)
+        held = gpu_memory.train(actor(), MODEL, choice(dp=4, zero=zero), BATCH, C, hybrid=True)
         assert held.resident_mib == 1000 + 3200 + 4800
         assert held.active_mib[Work.OLD_LOG_PROBS] == 1000 + 3200 + 4800 + 800
         assert held.active_mib[Work.UPDATE_ACTOR] == 1000 + 3200 + gradients + 4800 + waiting + 384 + 800
@@ -77,8 +77,8 @@ def test_unsharded_weights_are_not_gathered() -> None:
 
 def test_before_stage_3_offload_takes_the_optimizer_alone_from_the_update() -> None:
     # Always, stage 2: the 4800 MiB of the optimizer are on the host, weights and gradients of the update are not.
-    stays = memory.train(actor(), MODEL, choice(dp=4, zero=2), BATCH, C, hybrid=True)
-    away = memory.train(actor(), MODEL, choice(dp=4, zero=2, offload=Offload.ALWAYS), BATCH, C, hybrid=True)
+    stays = gpu_memory.train(actor(), MODEL, choice(dp=4, zero=2), BATCH, C, hybrid=True)
+    away = gpu_memory.train(actor(), MODEL, choice(dp=4, zero=2, offload=Offload.ALWAYS), BATCH, C, hybrid=True)
     assert away.resident_mib == 1000
     assert stays.active_mib[Work.UPDATE_ACTOR] - away.active_mib[Work.UPDATE_ACTOR] == 4800
 
@@ -89,11 +89,11 @@ def test_before_stage_3_offload_takes_the_optimizer_alone_from_the_update() -> N
 def test_ranks_that_share_sequences_share_activations_and_hold_shards_like_all_others() -> None:
     # dp 2 · sp 2: shards as on 4 GPUs; of 8192 tokens each has a half: 192 of checkpoints, 400 of working set, 2048 of logits.
     role = actor(fused_ce=False)
-    held = memory.train(role, MODEL, choice(dp=2, sp=2), BATCH, C, hybrid=True)
+    held = gpu_memory.train(role, MODEL, choice(dp=2, sp=2), BATCH, C, hybrid=True)
     assert held.resident_mib == 1000 + 1600 + 3200
     assert held.active_mib[Work.UPDATE_ACTOR] == 1000 + 6400 + 640 + 192 + 400 + 2048
     shared = FrozenChoice(1, 1, 2, Precision.BF16, Offload.NONE, sp=2)
-    ref = memory.frozen(Role(RoleName.REF, MODEL), MODEL, shared, BATCH, C, fused_ce=False)
+    ref = gpu_memory.frozen(Role(RoleName.REF, MODEL), MODEL, shared, BATCH, C, fused_ce=False)
     assert ref.active_mib[Work.REF_LOG_PROBS] == 1040 + 800 + 320 + 400 + 512
 
 
@@ -167,7 +167,7 @@ ENGINES = st.sampled_from([FSDP, MEGATRON])
 
 
 def _all(role: Role, model: Model, how: TrainChoice, batch: Batch) -> list[float]:
-    held = memory.train(role, model, how, batch, NO_BUFFERS, hybrid=True)
+    held = gpu_memory.train(role, model, how, batch, NO_BUFFERS, hybrid=True)
     return [held.resident_mib, *held.active_mib.values()]
 
 
@@ -210,10 +210,10 @@ def test_weights_that_come_in_need_no_more_than_the_work_of_their_role(
 ) -> None:
     """So the start of the job is no phase of the solver: others hold no more then than while they idle."""
     role = actor(engine).replace(model=model, train=menu, name=RoleName.CRITIC, rollout=None)
-    held = memory.train(role, model, choice(dp=4, master=master, offload=offload, zero=zero), batch, constants(), hybrid=True)
+    held = gpu_memory.train(role, model, choice(dp=4, master=master, offload=offload, zero=zero), batch, constants(), hybrid=True)
     if not trains:
         frozen = FrozenChoice(1, 1, 4, Precision.BF16, Offload.NONE if offload is Offload.NONE else Offload.BETWEEN)
-        held = memory.frozen(role.replace(name=RoleName.REF), model, frozen, batch, constants(), fused_ce=True)
+        held = gpu_memory.frozen(role.replace(name=RoleName.REF), model, frozen, batch, constants(), fused_ce=True)
     assert sum(held.load.values()) <= max(held.active_mib.values()) * (1 + 1e-12)
 
 

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import strict_yaml
 from placement.errors import InputError
-from placement.strict_yaml import dump, load
+from placement.text import strict_yaml
+from placement.text.strict_yaml import dump, load
 
 texts = st.text(max_size=40) | st.sampled_from(
     [

@@ -10,14 +10,24 @@ from hypothesis import strategies as st
 from worked_models import EXPERTS_FOR_TIME as EXPERTS
 from worked_models import FOR_TIME as MODEL
 
-from placement import timing
-from placement.batches import Cut
-from placement.choices import FrozenChoice, TrainChoice
-from placement.collectives import gather_s
-from placement.constants import constants
-from placement.hardware import Hardware
-from placement.passes import COMPUTE, OFFLOAD, MicroBatch, Timed, flops_per_token, gb, mfu, passes, timed
-from placement.workload import (
+from placement.choices.batches import Cut
+from placement.choices.choices import FrozenChoice, TrainChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
+from placement.timing import stages
+from placement.timing.collectives import gather_s
+from placement.timing.passes import (
+    COMPUTE,
+    OFFLOAD,
+    MicroBatch,
+    Timed,
+    flops_per_token,
+    gb,
+    mfu,
+    passes,
+    timed,
+)
+from placement.workloads.workload import (
     Batch,
     Engine,
     Master,
@@ -140,8 +150,8 @@ def test_a_card_with_fewer_flop_a_byte_reaches_a_larger_share_of_them() -> None:
 def test_a_sync_between_pools_pays_for_every_tensor() -> None:
     # 10 layers of 9 tensors and 3 beside, or of 6 and 3 for each of 64 experts, at 100 µs, and 600 ms.
     c = dataclasses.replace(C, sync_tensor_us=100.0)
-    assert timing.separate_sync_us(MODEL, c) == 600_000 + 93 * 100
-    assert timing.separate_sync_us(EXPERTS, c) == 600_000 + 1983 * 100
+    assert stages.separate_sync_us(MODEL, c) == 600_000 + 93 * 100
+    assert stages.separate_sync_us(EXPERTS, c) == 600_000 + 1983 * 100
 
 
 # ── forward passes ──────────────────────────────────────────────────────────────────────────────────────────
@@ -150,10 +160,10 @@ def test_a_sync_between_pools_pays_for_every_tensor() -> None:
 def test_a_forward_pass_on_one_gpu_is_compute() -> None:
     # 80,000 tokens · 2.02 GFLOP / (100 TFLOP/s · 0.5) = 3.232 s; experts: 80,000 · 0.22 / (100 · 0.25) =
     # 0.704 s.
-    assert timing.forward(actor(), MODEL, train_choice(), BATCH, hardware(1), C) == Timed(
+    assert stages.forward(actor(), MODEL, train_choice(), BATCH, hardware(1), C) == Timed(
         pytest.approx(3.232), "compute"
     )
-    assert timing.forward(actor(), EXPERTS, train_choice(), BATCH, hardware(1), C).seconds == pytest.approx(
+    assert stages.forward(actor(), EXPERTS, train_choice(), BATCH, hardware(1), C).seconds == pytest.approx(
         0.704
     )
 
@@ -161,20 +171,20 @@ def test_a_forward_pass_on_one_gpu_is_compute() -> None:
 def test_the_critic_and_the_reference_run_the_same_pass() -> None:
     choice = FrozenChoice(1, 1, 4, BF16, NONE)
     role = Role(RoleName.REF, MODEL)
-    frozen = timing.frozen_forward(role, MODEL, choice, BATCH, hardware(4), C)
-    assert frozen == timing.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4), C)
+    frozen = stages.frozen_forward(role, MODEL, choice, BATCH, hardware(4), C)
+    assert frozen == stages.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4), C)
 
 
 def test_fsdp_hides_its_gathers_behind_compute() -> None:
     # dp 4: 20,000 tokens a rank in two micro-batches; compute 0.808 s. A gather: 3/4 · 2 GB / 50 GB/s = 30
     # ms; two are 60 ms, hidden but for a tenth (the first of 10 layers): 6 ms.
-    time = timing.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4), FREE)
+    time = stages.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4), FREE)
     assert time == Timed(pytest.approx(0.814), "compute")
 
 
 def test_fsdp_is_bound_by_a_slow_ring() -> None:
     # At 2 GB/s (bus 1 GB/s) a gather takes 1.5 s: two are 3 s, a tenth of them exposed: 3.3 s.
-    time = timing.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4, ring=2e9), FREE)
+    time = stages.forward(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4, ring=2e9), FREE)
     assert time == Timed(pytest.approx(3.3), "parameter all-gather over 2 GB/s")
 
 
@@ -183,7 +193,7 @@ def test_a_short_batch_is_one_micro_batch_of_a_frozen_role() -> None:
     short = dataclasses.replace(BATCH, prompts=8)
     choice = FrozenChoice(1, 1, 4, BF16, NONE)
     role = Role(RoleName.REF, MODEL)
-    time = timing.frozen_forward(role, MODEL, choice, short, hardware(4, ring=2e9), FREE)
+    time = stages.frozen_forward(role, MODEL, choice, short, hardware(4, ring=2e9), FREE)
     assert time.seconds == pytest.approx(1.65)
 
 
@@ -191,19 +201,19 @@ def test_tensor_parallelism_pays_two_all_reduces_a_layer() -> None:
     # Megatron, tp 2: compute 1.616 s; 8 micro-batches of 10,000 tokens · 10 layers · 2 all-reduces of 20 MB
     # over a bus of 50 GB/s (2 · 1/2 · 0.4 ms): 64 ms.
     role = actor(MEGATRON)
-    time = timing.forward(role, MODEL, train_choice(2), BATCH, hardware(2), FREE)
+    time = stages.forward(role, MODEL, train_choice(2), BATCH, hardware(2), FREE)
     assert time == Timed(pytest.approx(1.616 + 0.064), "compute")
-    slow = timing.forward(role, MODEL, train_choice(2), BATCH, hardware(2, block=1e9), FREE)
+    slow = stages.forward(role, MODEL, train_choice(2), BATCH, hardware(2, block=1e9), FREE)
     assert slow == Timed(pytest.approx(1.616 + 6.4), "TP all-reduce over 1 GB/s")
 
 
 def test_a_pipeline_waits_for_its_first_micro_batch() -> None:
     # pp 2: 1.616 s of compute in 8 micro-batches, and 1/8 of it once more.
-    time = timing.forward(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
+    time = stages.forward(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
     assert time == Timed(pytest.approx(1.616 * 9 / 8), "compute")
     # pp 4 with one micro-batch: the three others idle.
     short = dataclasses.replace(BATCH, prompts=10)
-    time = timing.forward(actor(MEGATRON), MODEL, train_choice(1, 4), short, hardware(4), FREE)
+    time = stages.forward(actor(MEGATRON), MODEL, train_choice(1, 4), short, hardware(4), FREE)
     assert time == Timed(pytest.approx(0.101 * 4), "pipeline bubble")
 
 
@@ -211,7 +221,7 @@ def test_stages_of_a_pipeline_reduce_their_own_layers_and_wait_for_it() -> None:
     # tp 2, pp 2: compute 0.808 s; 8 micro-batches · 5 layers · 2 all-reduces of 40 ms: 3.2 s; an eighth of
     # both.
     slow = hardware(4, block=1e9)
-    time = timing.forward(actor(MEGATRON), MODEL, train_choice(2, 2), BATCH, slow, FREE)
+    time = stages.forward(actor(MEGATRON), MODEL, train_choice(2, 2), BATCH, slow, FREE)
     assert time == Timed(pytest.approx((0.808 + 3.2) * 9 / 8), "TP all-reduce over 1 GB/s")
 
 
@@ -221,13 +231,13 @@ def test_stages_of_a_pipeline_reduce_their_own_layers_and_wait_for_it() -> None:
 def test_an_update_is_compute_and_the_optimizer_on_one_gpu() -> None:
     # 80,000 tokens · 3 · 2.02 GFLOP / (100 TFLOP/s · 0.4) = 12.12 s.
     # Twice 4 GB of gradients, and 8 + 4 GB read and written: 2 · 28 GB / (1 TB/s · 0.8) = 70 ms.
-    time = timing.update(actor(), MODEL, train_choice(), BATCH, hardware(1), C)
+    time = stages.update(actor(), MODEL, train_choice(), BATCH, hardware(1), C)
     assert time == Timed(pytest.approx(12.12 + 0.07), "compute")
 
 
 def test_lora_needs_no_gradients_of_frozen_weights() -> None:
     # 4P instead of 6P: 8.08 s. Rank 1 has 10 · (2·2000 + 2·1200 + 3·5000) = 214,000 parameters: 15 µs.
-    time = timing.update(actor(lora=1), MODEL, train_choice(), BATCH, hardware(1), C)
+    time = stages.update(actor(lora=1), MODEL, train_choice(), BATCH, hardware(1), C)
     assert time.seconds == pytest.approx(8.08 + 0.000015, rel=1e-6)
 
 
@@ -235,7 +245,7 @@ def test_fsdp_gathers_twice_and_scatters_in_every_micro_batch() -> None:
     # dp 4 over a bus of 1 GB/s: 2 updates of 1 micro-batch (10,000 tokens); 2 gathers of 1.5 s and a scatter
     # of 4 GB, 3 s: 12 s against 3.03 s of compute; a tenth of 2 · 1.5 s is exposed. The optimizer: a quarter
     # of 70 ms.
-    time = timing.update(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4, ring=2e9), FREE)
+    time = stages.update(actor(), MODEL, train_choice(dp=4), BATCH, hardware(4, ring=2e9), FREE)
     assert time == Timed(pytest.approx(12 + 0.3 + 0.0175), "parameter all-gather over 2 GB/s")
 
 
@@ -247,31 +257,31 @@ def test_megatron_syncs_gradients_once_an_update() -> None:
     def sync(ring: float, *, nvlink: bool) -> float:
         group = hardware(4, ring=ring, nvlink=nvlink)
         instant = hardware(4, ring=1e30, nvlink=nvlink)
-        with_sync = timing.update(role, MODEL, choice, BATCH, group, FREE).seconds
-        return with_sync - timing.update(role, MODEL, choice, BATCH, instant, FREE).seconds
+        with_sync = stages.update(role, MODEL, choice, BATCH, group, FREE).seconds
+        return with_sync - stages.update(role, MODEL, choice, BATCH, instant, FREE).seconds
 
     assert sync(100e9, nvlink=True) == pytest.approx(2 * 0.03)
     # Without NVLink the two rings share the bottleneck.
     assert sync(100e9, nvlink=False) == pytest.approx(2 * 0.06)
     # With pp 2 there are four rings with a quarter of the bytes each.
     deep = train_choice(2, 2, 2)
-    with_sync = timing.update(role, MODEL, deep, BATCH, hardware(8), FREE).seconds
-    instant = timing.update(role, MODEL, deep, BATCH, hardware(8, ring=1e30), FREE).seconds
+    with_sync = stages.update(role, MODEL, deep, BATCH, hardware(8), FREE).seconds
+    instant = stages.update(role, MODEL, deep, BATCH, hardware(8, ring=1e30), FREE).seconds
     assert with_sync - instant == pytest.approx(2 * 0.015)
-    slow = timing.update(role, MODEL, choice, BATCH, hardware(4, ring=0.1e9), FREE)
+    slow = stages.update(role, MODEL, choice, BATCH, hardware(4, ring=0.1e9), FREE)
     assert slow.bound_by == "gradient sync over 0.1 GB/s"
 
 
 def test_training_pays_four_all_reduces_a_layer() -> None:
     # tp 2: 6.06 s of compute; 8 micro-batches · 10 layers · 4 all-reduces of 0.4 ms: 128 ms; half of the
     # state's 80 ms.
-    time = timing.update(actor(MEGATRON), MODEL, train_choice(2), BATCH, hardware(2), FREE)
+    time = stages.update(actor(MEGATRON), MODEL, train_choice(2), BATCH, hardware(2), FREE)
     assert time.seconds == pytest.approx(6.06 + 0.128 + 0.04)
 
 
 def test_every_update_fills_its_pipeline_anew() -> None:
     # 2 updates of 40,000 tokens: 4 micro-batches each. pp 2: 6.06 s of compute, and a quarter of it.
-    time = timing.update(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
+    time = stages.update(actor(MEGATRON), MODEL, train_choice(1, 2), BATCH, hardware(2), FREE)
     state = 2 * (4 + 2 * (12 + 2)) / 2 * 1e9 / 0.8e12
     assert time.seconds == pytest.approx(6.06 * 1.25 + state)
 
@@ -292,8 +302,8 @@ def test_every_update_fills_its_pipeline_anew() -> None:
 )
 def test_offload_costs_copies(engine: Engine, offload: Offload, extra: float) -> None:
     role, group = actor(engine), hardware(1)
-    stays = timing.update(role, MODEL, train_choice(), BATCH, group, C).seconds
-    moves = timing.update(role, MODEL, train_choice(offload=offload), BATCH, group, C).seconds
+    stays = stages.update(role, MODEL, train_choice(), BATCH, group, C).seconds
+    moves = stages.update(role, MODEL, train_choice(offload=offload), BATCH, group, C).seconds
     assert moves - stays == pytest.approx(extra)
 
 
@@ -301,8 +311,8 @@ def test_what_waits_between_phases_lies_in_pageable_memory_and_what_is_streamed_
     slower = dataclasses.replace(C, pageable_share=0.25)
     for engine, offload, factor in ((FSDP, BETWEEN, 4), (MEGATRON, BETWEEN, 4), (FSDP, ALWAYS, 1)):
         role, choice = actor(engine), train_choice(offload=offload)
-        stays = timing.forward(role, MODEL, train_choice(), BATCH, hardware(1), C).seconds
-        pinned, pageable = (timing.forward(role, MODEL, choice, BATCH, hardware(1), c).seconds - stays for c in (C, slower))
+        stays = stages.forward(role, MODEL, train_choice(), BATCH, hardware(1), C).seconds
+        pinned, pageable = (stages.forward(role, MODEL, choice, BATCH, hardware(1), c).seconds - stays for c in (C, slower))
         assert pageable == pytest.approx(factor * pinned)
 
 
@@ -311,23 +321,23 @@ def test_an_update_waits_for_the_rank_with_the_most_tokens() -> None:
     # 1 + 0.6 · √(4/6) · 1.0491 / √10 times the mean.
     uneven = dataclasses.replace(BATCH, response_max_tokens=3000)
     role, choice, group = actor(MEGATRON), train_choice(dp=4), hardware(4)
-    even, waits = (timing.update(role, MODEL, choice, batch, group, FREE).seconds for batch in (BATCH, uneven))
-    state = timing.update(role, MODEL, choice, dataclasses.replace(BATCH, prompts=8), group, FREE).seconds * 10 / 9 - even / 9
+    even, waits = (stages.update(role, MODEL, choice, batch, group, FREE).seconds for batch in (BATCH, uneven))
+    state = stages.update(role, MODEL, choice, dataclasses.replace(BATCH, prompts=8), group, FREE).seconds * 10 / 9 - even / 9
     factor = 1 + 0.6 * (4 / 6) ** 0.5 * 1.0491 / 10**0.5
     assert waits - state == pytest.approx((even - state) * factor, rel=1e-4)
     # The sequences of one update are shared by their length.
     one, whole = (dataclasses.replace(batch, minibatches=1) for batch in (BATCH, uneven))
-    assert timing.update(role, MODEL, choice, one, group, FREE) == timing.update(role, MODEL, choice, whole, group, FREE)
+    assert stages.update(role, MODEL, choice, one, group, FREE) == stages.update(role, MODEL, choice, whole, group, FREE)
 
 
 def test_a_slow_host_binds_what_is_streamed() -> None:
     # 1 GB/s: a forward pass streams 4 GB in each of 8 micro-batches: 32 s against 3.2 s of compute.
     choice, group = train_choice(offload=ALWAYS), hardware(1, host=1e9)
-    assert timing.forward(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(32.0), OFFLOAD)
+    assert stages.forward(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(32.0), OFFLOAD)
     # An update streams 2 · 4 + 4 GB in each of 8 micro-batches, and its optimizer 2 · 28 GB.
-    assert timing.update(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(152.0), OFFLOAD)
+    assert stages.update(actor(), MODEL, choice, BATCH, group, C) == Timed(pytest.approx(152.0), OFFLOAD)
     # Between uses alone it would be 4 GB there and back.
-    between = timing.forward(actor(), MODEL, train_choice(offload=BETWEEN), BATCH, group, C)
+    between = stages.forward(actor(), MODEL, train_choice(offload=BETWEEN), BATCH, group, C)
     assert between == Timed(pytest.approx(3.232 + 8.0), OFFLOAD)
 
 
@@ -343,7 +353,7 @@ def test_a_slow_host_binds_what_is_streamed() -> None:
 def test_frozen_weights_are_fetched_from_the_host(engine: Engine, offload: Offload, extra: float) -> None:
     role = Role(RoleName.REF, MODEL, engine)
     choice = FrozenChoice(1, 1, 1, BF16, offload)
-    time = timing.frozen_forward(role, MODEL, choice, BATCH, hardware(1, host=1e9), C)
+    time = stages.frozen_forward(role, MODEL, choice, BATCH, hardware(1, host=1e9), C)
     assert time.seconds == pytest.approx(3.232 + extra)
 
 
@@ -352,11 +362,11 @@ def test_frozen_weights_are_fetched_from_the_host(engine: Engine, offload: Offlo
 
 def test_sending_puts_the_weights_together() -> None:
     # A quarter of the weights stays: 3/4 · 2 GB / 50 GB/s = 30 ms, and the fixed 200 ms (600 between pools).
-    send = timing.send(actor(), MODEL, train_choice(dp=4), hardware(4), FREE, hybrid=True)
+    send = stages.send(actor(), MODEL, train_choice(dp=4), hardware(4), FREE, hybrid=True)
     assert send == Timed(pytest.approx(0.23), "fixed cost of the weight sync")
-    apart = timing.send(actor(), MODEL, train_choice(dp=4), hardware(4), FREE, hybrid=False)
+    apart = stages.send(actor(), MODEL, train_choice(dp=4), hardware(4), FREE, hybrid=False)
     assert apart.seconds == pytest.approx(0.63)
-    slow = timing.send(actor(), MODEL, train_choice(dp=4), hardware(4, ring=1e9), FREE, hybrid=True)
+    slow = stages.send(actor(), MODEL, train_choice(dp=4), hardware(4, ring=1e9), FREE, hybrid=True)
     assert slow.bound_by == "resharding over 1 GB/s"
 
 
@@ -368,16 +378,16 @@ def test_sending_puts_the_weights_together() -> None:
     ],
 )
 def test_sending_fetches_offloaded_weights(offload: Offload, extra: float) -> None:
-    send = timing.send(actor(), MODEL, train_choice(dp=4, offload=offload), hardware(4), FREE, hybrid=True)
+    send = stages.send(actor(), MODEL, train_choice(dp=4, offload=offload), hardware(4), FREE, hybrid=True)
     assert send.seconds == pytest.approx(0.23 + extra)
 
 
 def test_receiving_passes_the_weights_along_the_ring() -> None:
-    assert timing.receive(MODEL, hardware(4), C).seconds == pytest.approx(2 / 50 + 0.6)
-    assert timing.receive(MODEL, hardware(2), C).seconds == pytest.approx(2 / 50 + 0.6)
-    assert timing.receive(MODEL, hardware(1), C) == Timed(0.6, "fixed cost of the weight sync")
+    assert stages.receive(MODEL, hardware(4), C).seconds == pytest.approx(2 / 50 + 0.6)
+    assert stages.receive(MODEL, hardware(2), C).seconds == pytest.approx(2 / 50 + 0.6)
+    assert stages.receive(MODEL, hardware(1), C) == Timed(0.6, "fixed cost of the weight sync")
     assert (
-        timing.receive(MODEL, hardware(4, ring=1e9), C).bound_by
+        stages.receive(MODEL, hardware(4, ring=1e9), C).bound_by
         == "weights along the rollout's ring at 1 GB/s"
     )
 
@@ -411,11 +421,11 @@ def test_times_never_fall_when_links_get_slower(
 
     def times(group: Hardware) -> list[float]:
         return [
-            timing.forward(role, MODEL, choice, BATCH, group, C).seconds,
-            timing.update(role, MODEL, choice, BATCH, group, C).seconds,
-            timing.frozen_forward(role, MODEL, frozen, BATCH, group, C).seconds,
-            timing.send(role, MODEL, choice, group, C, hybrid=True).seconds,
-            timing.receive(MODEL, group, C).seconds,
+            stages.forward(role, MODEL, choice, BATCH, group, C).seconds,
+            stages.update(role, MODEL, choice, BATCH, group, C).seconds,
+            stages.frozen_forward(role, MODEL, frozen, BATCH, group, C).seconds,
+            stages.send(role, MODEL, choice, group, C, hybrid=True).seconds,
+            stages.receive(MODEL, group, C).seconds,
         ]
 
     fast = {name: max(slow[name], faster[name]) for name in slow}

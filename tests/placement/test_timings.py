@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from placement import timings
-from placement.constants import constants
-from placement.dataflow import Work
+from placement.calibrating import timings
+from placement.calibrating.timing_keys import OTHERS, STAGES, WHOLE, is_timer, name_of, why_not
+from placement.calibrating.timings import read, read_file
+from placement.constants.table import constants
 from placement.errors import InputError
-from placement.timing_keys import OTHERS, STAGES, WHOLE, is_timer, name_of, why_not
-from placement.timings import read, read_file
+from placement.workloads.dataflow import Work
 
 VERL = """\
 Starting the run …

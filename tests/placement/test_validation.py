@@ -8,13 +8,13 @@ from pathlib import Path
 import measurements
 import pytest
 
-from placement.assumptions import MEMORY_WITHIN_PERCENT, STEP_WITHIN_PERCENT
+from placement.maps.assumptions import MEMORY_WITHIN_PERCENT, STEP_WITHIN_PERCENT
 from placement.validation import naming, rl_run, rl_time, setting
 from placement.validation.reading import Folder, Record
 from placement.validation.report import report, to_document
 from placement.validation.rows import Group, Row, Unpredictable, mape_percent
 from placement.validation.scaling import after_scaling, best_factor, scaled
-from placement.workload import Quantization, Schedule
+from placement.workloads.workload import Quantization, Schedule
 from topologies.cards import find_card
 
 NAMES = [

@@ -8,13 +8,13 @@ from statistics import NormalDist
 
 import pytest
 
-from placement.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
-from placement.constants import constants
-from placement.dataflow import Work, dataflow
+from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice
+from placement.choices.hardware import Hardware
+from placement.constants.table import constants
 from placement.demand import Demand, demand
-from placement.hardware import Hardware
-from placement.models import find_model
-from placement.workload import (
+from placement.models.model import find_model
+from placement.workloads.dataflow import Work, dataflow
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import workload_schema
 from placement.errors import InputError
-from placement.models import catalogue, find_model
-from placement.rules import PRESETS
-from placement.strict_yaml import dump
-from placement.workload import (
+from placement.models.model import catalogue, find_model
+from placement.text.strict_yaml import dump
+from placement.workloads import workload_schema
+from placement.workloads.rules import PRESETS
+from placement.workloads.workload import (
     Algorithm,
     Batch,
     Engine,
@@ -32,7 +32,7 @@ from placement.workload import (
     TrainMenu,
     Workload,
 )
-from placement.workload_file import json_schema, load, to_document
+from placement.workloads.workload_file import json_schema, load, to_document
 
 ACTOR, ROLLOUT, CRITIC, REF, REWARD = RoleName
 

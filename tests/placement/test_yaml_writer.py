@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from placement.yaml_writer import dump
+from placement.text.yaml_writer import dump
 
 
 def test_entries_of_wide_lists_stand_on_one_line_each_and_read_back():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from placement.memory import MIB
-from placement.models import from_numbers
-from placement.workload import Batch
+from placement.memory.gpu_memory import MIB
+from placement.models.model import from_numbers
+from placement.workloads.workload import Batch
 
 # 1,600 Mi parameters: 64 Mi of embeddings (two of 32 Mi), 24 layers of 64 Mi; KV 2·2·24·4·64 = 24,576 B a
 # token.

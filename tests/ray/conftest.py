@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ray.cluster_utils import Cluster
 
-from placement.ray_probe import VARIABLE
+from placement.machines.ray_probe import VARIABLE
 from topologies.catalog import machine_text
 
 MACHINES = {"node2": ("a100-pcie-mixed-4", 4), "node10": ("dgx-h100", 8)}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.hosts import host_groups
+from placement.machines.hosts import host_groups
 from topologies.catalog import machine_names, machine_text
 from topologies.clusters.by_host import by_host
 from topologies.clusters.collect import collect, split

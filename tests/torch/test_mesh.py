@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 import placement
-from placement.devicemap import dump
 from placement.errors import InputError
+from placement.maps.devicemap import dump
+from placement.maps.torch_mesh import mesh_ranks
 from placement.plans import Layout, Plan
-from placement.torch_mesh import mesh_ranks
 
 JOB = """
 import json, os, sys
 import torch.distributed as dist
-from placement.devicemap import load
-from placement.torch_mesh import device_mesh
+from placement.maps.devicemap import load
+from placement.maps.torch_mesh import device_mesh
 size, store = int(sys.argv[1]), sys.argv[2]
 rank = next((r for r in range(size - 1) if os.fork() == 0), size - 1)     # torch is imported once: that takes longer than all the rest
 dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=size)

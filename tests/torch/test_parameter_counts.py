@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from model_configs import QWEN2_MOE, RECORDS, SMALL, config_of
 
-from placement.model_config import read_config
-from placement.torch_models import parameter_count
+from placement.models.model_config import read_config
+from placement.models.torch_models import parameter_count
 
 pytest.importorskip("transformers")
 

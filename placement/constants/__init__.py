@@ -1,0 +1,1 @@
+"""Every constant of the cost model, and the files that override them."""

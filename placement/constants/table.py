@@ -1,0 +1,189 @@
+"""
+Every number of the cost model that is not physics; ``data/constants.json`` has its unit, its source and how
+it was obtained. A user can put a value of his own in place of each (`Override`).
+
+When to modify: the cost model needs one more number. A better measurement changes the data file alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FARTHEST = 1000
+"""How many times larger or smaller than the shipped value an override may be: beyond, its unit is another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """The values by name; units are in the names and, with sources, in the data file (see `sources`)."""
+
+    train_overhead_mib: int
+    frozen_overhead_mib: int
+    nccl_mib_2: int
+    nccl_mib_4: int
+    engine_residual_mib: int
+    fsdp_activation_bytes_per_hidden: float
+    fsdp_activation_bytes_per_hidden_moe: float
+    logit_bytes_per_token_and_vocab: float
+    engine_sampler_bytes_per_sequence_and_vocab: float
+    engine_batched_tokens: int
+    engine_nccl_mib_tp1: int
+    engine_nccl_mib_tp2: int
+    engine_nccl_mib_tp4: int
+    sync_bucket_mib: int
+    host_process_mib: int
+    host_frozen_bytes_per_parameter: float
+    host_pinned_rounding: float
+    ray_object_store_share: float
+    ray_object_store_most_mib: int
+    ray_memory_threshold: float
+    matmul_efficiency: float
+    memory_efficiency: float
+    kv_read_efficiency: float
+    train_mfu_dense: float
+    train_mfu_moe: float
+    forward_mfu_dense: float
+    forward_mfu_moe: float
+    mfu_flops_per_byte: float
+    attention_weight: float
+    decode_overhead_us: float
+    decode_overhead_us_per_layer: float
+    sampler_bytes_per_sequence_and_vocab: float
+    ring_efficiency: float
+    own_bytes_per_s: float
+    own_memory_bytes_per_s: float
+    switch_efficiency: float
+    nvlink_alpha_us: float
+    nvlink_alpha_us_per_gpu: float
+    nvlink_alpha_bytes_per_s: float
+    pcie_alpha_us: float
+    pcie_alpha_us_per_gpu: float
+    decode_alpha_us: float
+    hybrid_sync_overhead_us: int
+    separate_sync_overhead_us: int
+    sync_tensor_us: float
+    generate_time_factor: float
+    reward_time_factor: float
+    old_log_probs_time_factor: float
+    ref_log_probs_time_factor: float
+    values_time_factor: float
+    update_critic_time_factor: float
+    update_actor_time_factor: float
+    sync_weights_time_factor: float
+    stage_overhead_us: int
+    hand_over_ns_per_token: float
+    pageable_share: float
+    best_matmul_share: float
+
+    def time_factor(self, work: str) -> float:
+        """Return by what the predicted time of a piece of work (`placement.workloads.dataflow.Work`) is multiplied."""
+        factor: float = getattr(self, f"{work}{TIME_FACTOR}")
+        return factor
+
+
+TIME_FACTOR = "_time_factor"
+"""How the names of the factors end that a calibration fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """
+    Where a constant comes from.
+
+    Parameters
+    ----------
+    unit
+        Its unit in words.
+    obtained
+        ``published``, ``derived`` (computed from published values, as *source* says) or ``measured``.
+    source
+        Who says so.
+    """
+
+    unit: str
+    obtained: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """
+    A value that a user puts in place of a shipped one.
+
+    Parameters
+    ----------
+    name
+        The constant.
+    value
+        In the unit of the constant; of its type, and inside `allowed`.
+    source
+        Where the user has it from; None if he does not say.
+    """
+
+    name: str
+    value: int | float
+    source: str | None = None
+
+
+class Range(NamedTuple):
+    """What a constant may be: *lowest* to *highest*, zero if *or_zero*, whole numbers only if *whole*; *text* says it."""
+
+    lowest: float
+    highest: float
+    or_zero: bool
+    whole: bool
+    text: str
+
+    def has(self, value: float) -> bool:
+        """Whether *value*, a number, may be taken."""
+        return (self.or_zero and value == 0) or self.lowest <= value <= self.highest
+
+
+def overridden(overrides: Iterable[Override]) -> Constants:
+    """Return the shipped constants with *overrides*, of which the last counts where two have one name."""
+    values: dict[str, Any] = {each.name: each.value for each in overrides}
+    return dataclasses.replace(constants(), **values)
+
+
+def allowed(name: str) -> Range:
+    """
+    Return what constant *name* may be.
+
+    Shares end at 1. Amounts of memory and time, which are only ever added, may be 0. Everything else stays within
+    `FARTHEST` of the shipped value, so that no mistyped unit (and nothing that the solvers cannot add up) passes.
+    """
+    said, shipped = sources()[name], getattr(constants(), name)
+    whole = Constants.__dataclass_fields__[name].type == "int"
+    or_zero = said.unit.split()[0] in ("MiB", "us")
+    highest = 1 if said.unit.startswith("share") else shipped * FARTHEST
+    lowest = -(-shipped // FARTHEST) if whole else shipped / FARTHEST
+    kind = "a whole number" if whole else "a number"
+    text = f"{'0, or ' if or_zero else ''}{kind} from {lowest:g} to {highest:g} ({said.unit}; shipped: {shipped:g})"
+    return Range(lowest, highest, or_zero, whole, text)
+
+
+@functools.cache
+def constants() -> Constants:
+    """Return the shipped constants."""
+    return Constants(**{name: record["value"] for name, record in _records().items()})
+
+
+def sources() -> dict[str, Source]:
+    """Return unit and source of every constant, in the order of the data file."""
+    return {
+        name: Source(record["unit"], record["obtained"], record["source"])
+        for name, record in _records().items()
+    }
+
+
+@functools.cache
+def _records() -> dict[str, dict[str, Any]]:
+    text = (Path(__file__).parents[1] / "data" / "constants.json").read_text(encoding="utf-8")
+    records: dict[str, dict[str, Any]] = json.loads(text)
+    return records

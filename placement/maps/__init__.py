@@ -1,0 +1,1 @@
+"""Device maps: written, read, replayed, and taken into a job."""

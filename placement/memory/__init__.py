@@ -1,0 +1,1 @@
+"""Memory of a role on a GPU and on its host, moment by moment."""

@@ -1,0 +1,1 @@
+"""Time of a step: links and collectives, passes over the model, generation, stages."""
