@@ -18,21 +18,14 @@ from topologies.documents import document_read, lookalikes
 from topologies.errors import NotRecognised, TopologyError
 from topologies.merging.merge import merge
 from topologies.model import Gpu, Topology
-from topologies.nvidia import (
-    dcgm,
-    nccl_xml,
-    query_csv,
-    smi_cpu,
-    smi_errors,
-    smi_header,
-    smi_list,
-    smi_matrix,
-    smi_nvlink,
-    smi_plain,
-    smi_query_text,
-    smi_query_xml,
-    smi_table,
-)
+from topologies.nvidia import smi_errors
+from topologies.nvidia.matrix import cpu, matrix, plain
+from topologies.nvidia.matrix.header import parse_header
+from topologies.nvidia.nccl import xml_files
+from topologies.nvidia.nvlink import dcgm, gpu_list, nvlink
+from topologies.nvidia.query import csv_text
+from topologies.nvidia.report import report_text, report_xml
+from topologies.nvidia.table import table
 from topologies.pages.reading import Reading
 from topologies.pages.text import MAX_BYTES, Line, Page, clean, decode, too_large
 from topologies.pci import lspci
@@ -43,10 +36,10 @@ MOST_GPUS = 2**14
 Reader = Callable[[Page], Iterable[Reading]]
 
 _READERS: tuple[Reader, ...] = (
-    smi_matrix.read, smi_cpu.read, query_csv.read, smi_table.read, smi_list.read, smi_nvlink.read, dcgm.read, rocm.read,
+    matrix.read, cpu.read, csv_text.read, table.read, gpu_list.read, nvlink.read, dcgm.read, rocm.read,
 )  # fmt: skip
 
-_LONG_READERS: tuple[Reader, ...] = (smi_query_text.read, smi_query_xml.read, nccl_xml.read, lspci.read)
+_LONG_READERS: tuple[Reader, ...] = (report_text.read, report_xml.read, xml_files.read, lspci.read)
 """Readers of outputs of any length: they take `Page.text`, the others `Page.lines`."""
 
 
@@ -172,8 +165,8 @@ def _choose(readings: list[Reading], page: Page, pick: int | None) -> list[Readi
 
 
 def _unrecognised(page: Page) -> TopologyError:
-    header = next((line.number for line in page.lines if smi_header.parse_header(line.text)), None)
-    if header is not None and smi_plain.labels_are_cut(page):
+    header = next((line.number for line in page.lines if parse_header(line.text)), None)
+    if header is not None and plain.labels_are_cut(page):
         message = "the labels of the rows are cut at the left, and their X do not tell which is which; copy the lines from their beginning"
         return TopologyError(message, where=page.where(header))
     if header is not None:

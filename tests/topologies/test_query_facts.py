@@ -14,7 +14,7 @@ from topologies.documents.document import to_document
 from topologies.errors import TopologyError
 from topologies.merging.merge import merge
 from topologies.model import Gpu
-from topologies.nvidia.query_titles import FIELDS
+from topologies.nvidia.query.titles import FIELDS
 from topologies.read import read_text
 
 

@@ -11,7 +11,7 @@ import pytest
 from topologies.documents.document import to_document
 from topologies.errors import TopologyError
 from topologies.links import LinkKind, parse_code
-from topologies.nvidia.smi_blocks import find_blocks
+from topologies.nvidia.matrix.blocks import find_blocks
 from topologies.pages.text import clean
 from topologies.read import read_text
 

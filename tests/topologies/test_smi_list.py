@@ -15,7 +15,7 @@ from test_read_damage import FEWER, LOSSLESS, cut, read_any
 from topologies.documents.document import to_document
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Topology
-from topologies.nvidia import smi_list
+from topologies.nvidia.nvlink import gpu_list
 from topologies.pages.text import clean
 from topologies.parts import Mig
 from topologies.read import read_text
@@ -195,7 +195,7 @@ def test_two_hosts_that_talk_at_once_are_two_machines(
     if {gpu.uuid for gpu in gpus} & {gpu.uuid for gpu in other}:
         return
     text = interleaved({"node1": printed(gpus), "node2": printed(other)}, random.Random(seed))
-    assert sorted(seen(reading.topology) for reading in smi_list.read(clean(text, name="text"))) == sorted((gpus, other))
+    assert sorted(seen(reading.topology) for reading in gpu_list.read(clean(text, name="text"))) == sorted((gpus, other))
     with pytest.raises(TopologyError, match="the list of line"):
         read_text(text)
 

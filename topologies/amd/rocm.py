@@ -21,7 +21,7 @@ from topologies.amd.rocm_tables import UNREADABLE, Found, Table, find_tables
 from topologies.codes import OF_AMD, is_known_link
 from topologies.errors import TopologyError
 from topologies.model import Gpu, Pair, Topology
-from topologies.nvidia.smi_header import MOST_DEVICES
+from topologies.nvidia.matrix.header import MOST_DEVICES
 from topologies.pages.reading import Reading, listing, unknown_codes
 from topologies.pages.text import Line, Page
 

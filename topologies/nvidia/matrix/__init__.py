@@ -1,0 +1,1 @@
+"""The matrices of ``nvidia-smi topo``: header, lines, cells, whatever damaged them."""

@@ -1,0 +1,1 @@
+"""Topology and graph files of NCCL."""

@@ -1,0 +1,1 @@
+"""Lists of GPUs and of their NVLinks: ``-L``, ``nvlink --status``, ``-R``, ``dcgmi nvlink``."""

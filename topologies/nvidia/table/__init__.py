@@ -1,0 +1,1 @@
+"""The box that plain ``nvidia-smi`` prints."""
