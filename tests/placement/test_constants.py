@@ -71,8 +71,9 @@ def test_every_piece_of_work_that_takes_time_has_a_factor() -> None:
 
 
 MODEL = (
-    "activations", "batches", "checking.costs", "collectives", "demand", "engine_memory", "exchanges", "footprints", "generation",
-    "host_memory", "lengths", "measured", "memory", "passes", "states", "syncing", "timing",
+    *(f"memory.{name}" for name in ("activations", "engine_memory", "gpu_memory", "host_memory", "states")),
+    *(f"timing.{name}" for name in ("collectives", "exchanges", "generation", "lengths", "passes", "stages", "syncing")),
+    "checking.costs", "choices.batches", "choices.footprints", "demand", "machines.measured",
 )  # fmt: skip
 """The modules that compute memory and time."""
 
