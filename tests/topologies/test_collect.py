@@ -705,12 +705,28 @@ def test_words_that_are_no_cluster_are_refused(words: str, said: str) -> None:
     ("source", "said"),
     [
         ("dgx-h100", "is a shipped machine, and no output of a host: 'dgx-h100 x 4'"), ("dgx-h100 x 4", "is a cluster in a few words"),
-        ("live", "placement topology live --yaml"), ("node0.txt", "cannot be read"),
+        ("live", "placement topology live --yaml"), ("node0.txt", "there is no such file or folder; FILE is"),
     ],
 )  # fmt: skip
 def test_what_is_no_file_of_a_host_is_told_where_it_goes(source: str, said: str) -> None:
     with pytest.raises(TopologyError, match=said):
         read_hosts([source])
+
+
+def test_a_path_that_is_mistyped_is_told_with_the_one_that_is_there(tmp_path: Path) -> None:
+    """To go on without a host is an offer only where others are left."""
+    (tmp_path / "node0.txt").write_text(TOPO)
+    wrong = str(tmp_path / "nod0.txt")
+    with pytest.raises(TopologyError) as caught:
+        read_hosts([wrong])
+    said = f"{wrong}: there is no such file or folder; did you mean '{tmp_path / 'node0.txt'}'? FILE is a file"
+    assert str(caught.value).startswith(said)
+    assert "--keep-going" not in str(caught.value)
+    with pytest.raises(TopologyError, match=r"no such file or folder.*--keep-going"):
+        read_hosts([str(tmp_path / "node0.txt"), wrong])
+    machines, warnings = read_hosts([str(tmp_path / "node0.txt"), wrong], keep_going=True)
+    assert [*machines] == ["node0"]
+    assert warnings[0].startswith("the host nod0 was left out: ")
 
 
 def test_a_host_that_is_called_after_its_folder_among_files_is_told(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
+from host_texts import COLUMNS, HOSTS, LIST, QUERY, TOPO, VERBOSE, blocks
 
 from topologies.clusters.by_host import by_host
 from topologies.clusters.host_files import read_hosts
@@ -14,14 +16,6 @@ from topologies.errors import TopologyError
 from topologies.read import read_text
 from topologies.sources import load
 
-TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-3\nGPU1\tNV4\t X \t0-3\n"
-LIST = "".join(f"GPU {k}: NVIDIA L4 (UUID: GPU-0000000{k}-77ac-ef63-88a5-b8c4d0c906dc)\n" for k in range(2))
-COLUMNS = "index, name, memory.total [MiB]\n0, NVIDIA L4, 23034 MiB\n1, NVIDIA L4, 23034 MiB\n"
-QUERY = "".join(
-    f"GPU 00000000:{bus}:00.0\n    Product Name                          : NVIDIA L4\n    FB Memory Usage\n"
-    "        Total                             : 23034 MiB\n"
-    for bus in ("1B", "1C")
-)
 BUSES = ("0000:0c:00.0", "0000:22:00.0")
 
 
@@ -43,12 +37,7 @@ AMD_TREE = (
     "-+-[0000:60]---01.1-[61]----00.0  Advanced Micro Devices, Inc. [AMD/ATI] Aqua Vanjaram [Instinct MI300X]\n"
     " \\-[0000:00]---01.1-[01]----00.0  Advanced Micro Devices, Inc. [AMD/ATI] Aqua Vanjaram [Instinct MI300X]\n"
 )
-HOSTS = ("node1", "node2")
 SMI = "nvidia-smi topo -m"
-
-
-def blocks(before: str, text: str = TOPO, hosts: tuple[str, ...] = HOSTS) -> str:
-    return "".join(before.format(h=host) + text for host in hosts)
 
 
 @pytest.mark.parametrize("text", [AMD_SMI, AMD_LIST, AMD_TREE], ids=["amd-smi topology", "lspci", "lspci -tv"])
@@ -180,6 +169,8 @@ AMD_ROCM = (
     "==== Link Type between two GPUs ====\n       GPU0         GPU1\nGPU0   0            XGMI\nGPU1   XGMI         0\n"
     "GPU[0]\t\t: (Topology) Numa Node: 0\nGPU[1]\t\t: (Topology) Numa Node: 0\n"
 )
+FLAGS = re.sub(r"Control: .*\n\tStatus: .*", "Flags: bus master, fast devsel, latency 0, IRQ 321", VERBOSE)
+SEARCHED = re.sub(r"\t(?:Control|Status): .*\n", "", VERBOSE)
 LATER_LIST = AMD_LIST.replace("05:", "15:").replace("26:", "36:")
 
 
@@ -189,7 +180,10 @@ LATER_LIST = AMD_LIST.replace("05:", "15:").replace("26:", "36:")
         pytest.param(text, again, id=name)
         for name, text, again in (
             ("matrix", TOPO, TOPO), ("amd-smi", AMD_SMI, AMD_SMI), ("rocm-smi", AMD_ROCM, AMD_ROCM), ("query", COLUMNS, COLUMNS),
-            ("lspci", AMD_LIST, AMD_LIST), ("lspci of another machine", AMD_LIST, LATER_LIST), ("lspci -tv", AMD_TREE, AMD_TREE),
+            ("lspci", AMD_LIST, AMD_LIST), ("lspci of another machine", AMD_LIST, LATER_LIST),
+            ("lspci -vv", VERBOSE, VERBOSE), ("lspci -v", FLAGS, FLAGS),
+            ("lspci -vv, searched", SEARCHED, SEARCHED),
+            ("lspci -vv of another machine", VERBOSE, VERBOSE.replace("26:", "25:")), ("lspci -tv", AMD_TREE, AMD_TREE),
             ("lspci -tv, indented", AMD_TREE, "".join(f"    {line}\n" for line in AMD_TREE.splitlines())),
         )
     ],
@@ -211,6 +205,9 @@ def test_the_same_output_twice_is_never_one_machine_in_silence(first: str, secon
         pytest.param("$ nvidia-smi --query-gpu=index,name --format=csv\n" * 2 + COLUMNS, id="a command"),
         pytest.param(f"{AMD_LIST}05:00.0 Processing accelerators: [AMD/ATI] MI300X\n\tControl: I/O-\n", id="lspci, and -vv of one"),
         pytest.param(AMD_TREE + AMD_LIST, id="a tree and a list"),
+        pytest.param(FLAGS + VERBOSE, id="lspci -v and lspci -vv"),
+        pytest.param(SEARCHED + VERBOSE, id="lspci -vv, searched and whole"),
+        pytest.param(VERBOSE + AMD_LIST, id="lspci -vv and a list"),
     ],
 )
 def test_other_texts_repeat_nothing(text: str) -> None:

@@ -145,3 +145,47 @@ def test_of_several_hosts_nothing_says_which_one_it_is_about() -> None:
     assert found.nics == cluster.nics
     assert len(found.warnings) == 1
     assert "left out" in found.warnings[0]
+
+
+def test_a_rate_in_which_the_text_ends_is_unknown_rather_than_wrong() -> None:
+    """Cut within 400 Gb/s it would be 40 or 4; with its unit behind it, or at the end of its line, it is whole."""
+    begin = ONE.index("Rate: 400") + len("Rate: ")
+    for end in range(begin + 1, begin + 4):
+        found = read_text(MATRIX + ONE[:end])
+        assert found.nic_details["NIC0"].gb_per_s is None
+        assert found.nic_details["NIC0"].is_down is False
+        assert found.warnings == (f"the text ends in {ONE[begin - 6 : end]!r}, which may be cut: it was left out",)
+    assert ports(MATRIX + ONE[: begin + 4])["NIC0"] == (50.0, False)
+    assert ports(MATRIX + IBSTATUS.partition(" (4X")[0])["NIC0"] == (50.0, False)
+
+
+DOWN = IBSTAT.format(1, PORT.format(1, "Down", 10))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (DOWN, ONE, "port 1 is Down at 10 Gb/s, then Active at 400 Gb/s"),
+        (ONE, DOWN, "port 1 is Active at 400 Gb/s, then Down at 10 Gb/s"),
+        (IBSTAT.format(1, PORT.format(1, "Active", 100)), IBSTATUS, "port 1 is Active at 100 Gb/s, then ACTIVE at 400 Gb/s"),
+        (NETDEV, NETDEV.replace("(Up)", "(Down)"), "port 1 is Up, then Down"),
+    ],
+)  # fmt: skip
+def test_of_a_nic_that_is_told_twice_the_last_counts_and_that_is_said(first: str, second: str, told: str) -> None:
+    assert ports(MATRIX + first + second) == ports(MATRIX + second)
+    assert read_text(MATRIX + first + second).warnings == (
+        f"ports of NICs are told twice, and not alike (mlx5_0 {told}): what stands last counts",
+    )
+
+
+@pytest.mark.parametrize(("first", "second"), [(ONE, ONE), (ONE, IBSTATUS), (IBSTATUS, ONE), (ONE, NETDEV), (NETDEV, ONE)])
+def test_what_is_told_twice_alike_is_told_once(first: str, second: str) -> None:
+    found = read_text(MATRIX + first + second)
+    assert found.nic_details == read_text(MATRIX + ONE).nic_details
+    assert found.warnings == ()
+
+
+def test_a_port_whose_network_device_is_down_carries_all_the_same() -> None:
+    """Memory is written over a port that is active whether an address is set up on it or not."""
+    down = NETDEV.replace("(Up)", "(Down)")
+    assert ports(MATRIX + ONE + down) == ports(MATRIX + down + ONE) == ports(MATRIX + ONE)

@@ -202,6 +202,18 @@ def test_every_field_of_eight_gpus_is_read_whatever_the_driver(name: str) -> Non
     assert stated.get("mig_devices_seen") == ({"00000000:C3:00.0": [0, 1]} if driver.mig else None)
 
 
+@pytest.mark.parametrize("columns", [2, 4, 8])
+@pytest.mark.parametrize("moved", [(1,), (5,), (4, 5), (2, 6)], ids=str)
+def test_blocks_pasted_further_in_keep_the_memory_of_their_gpu(moved: tuple[int, ...], columns: int) -> None:
+    """That of instances, which GPU 5 has, stands under the same titles further in."""
+    driver = DRIVERS["535"]
+    head, *blocks = re.split(r"(?m)^(?=GPU 0)", whole(driver))
+    further = [re.sub(r"(?m)^(?=.)", " " * columns * (index in moved), block) for index, block in enumerate(blocks)]
+    topology = read_text(head + "".join(further))
+    assert topology.gpus == tuple(truth(driver, index) for index in range(GPUS))
+    assert topology.warnings == ()
+
+
 def test_the_xml_of_the_same_machine_says_the_same() -> None:
     """Titles and keys of the text, in the spelling of the XML, about 2,000 lines."""
     driver = DRIVERS["570"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from topologies.clusters.commands import PROMPT
 from topologies.clusters.headers import (
@@ -21,26 +21,15 @@ from topologies.clusters.headers import (
     is_of_launcher,
     is_title,
     named,
+    styles_of_titles,
 )
-from topologies.clusters.marks import NAME, by_heading, by_mark, is_host, may_be_host, shape
-from topologies.clusters.outputs import TELLS, begins_output, kinds_of
+from topologies.clusters.marks import NAME, by_heading, by_mark, by_pod, may_be_host, shape
+from topologies.clusters.outputs import TELLS, kinds_of
 from topologies.clusters.paths import ADDRESS, says_which_output
+from topologies.clusters.prefixed import PREFIX, add_failures, by_prefix
 from topologies.clusters.recorded import as_blocks
 from topologies.errors import TopologyError
-from topologies.networks.hosts import MOST_HOSTS, MOST_NAMES, expand, natural
-
-_NO_FILE = r"(?<!\.(?:txt|log|out|csv))"
-"""Names of files stand before a colon where `grep -H` prints what is in them."""
-
-_PREFIX = re.compile(
-    rf"(?:pdsh@{NAME}|clush|dsh|srun: error): (?P<told>{NAME}(?:\[[0-9,-]{{1,1000}}\])?)(?: \([0-9]{{1,6}}\))?: "  # that a host failed
-    rf"|(?P<pdsh>{NAME}){_NO_FILE}: (?=\S|[ \t]|$)|(?P<bare>{NAME}){_NO_FILE}:(?=\t|$)"
-    r"|[ ]{1,8}(?P<srun>[0-9]{1,6}): "  # padded numbers of tasks
-    rf"|(?P<compose>{NAME}) {{1,64}}\| ?(?!(?:CHANGED|SUCCESS|FAILED|UNREACHABLE)\b)"
-    rf"|\[pod/(?P<pod>{NAME})(?:/{NAME})?\] ?"
-    r"|\[[0-9]{1,6},(?P<rank>[0-9]{1,6})\]<std(?:out|err)>:"  # mpirun --tag-output
-    r"|\([^()=]{1,80} pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\) ?"  # a Ray driver
-)
+from topologies.networks.hosts import MOST_HOSTS, MOST_NAMES, natural
 
 _FAILED = re.compile(
     r"nvidia-smi|rocm-smi|NVML|\bdriver\b|not found|No devices|denied|refused|timed out|rc=[1-9-]|\bexit|\bclosed\b|\bkilled\b|\bfail"
@@ -86,7 +75,7 @@ def by_host(text: str, *, is_collecting: bool = False) -> Mapping[str, str]:
     if not TELLS.search(text):
         return {}
     lines = text.replace("\r\n", "\n").split("\n")
-    for read in (_by_prefix, _by_header, by_mark, by_heading):
+    for read in (by_prefix, _by_header, by_mark, by_pod, by_heading):
         said, certain = read(lines)
         telling = {host for host, found in said.items() if TELLS.search(found)}
         if len(telling) > MOST_HOSTS:
@@ -139,69 +128,6 @@ def _first_word(text: str) -> str | None:
     return first if re.fullmatch(rf"(?=[^.]*[0-9-]){NAME}", first) and not first.isdecimal() and may_be_host(first) else None
 
 
-def _by_prefix(lines: list[str]) -> tuple[dict[str, str], set[str]]:
-    """
-    Return what each host says where the lines name it, and which are named as launchers do; nothing where most of what tells of GPUs
-    stands in other lines.
-    """
-    said: dict[str, list[str]] = {}
-    unsure: dict[str, list[str]] = {}    # behind words that are labels elsewhere
-    certain: set[str] = set()
-    told: list[tuple[str, str]] = []
-    ranks: set[str] = set()
-    others = named = 0
-    for line in lines:
-        match = _PREFIX.match(line)
-        host = match[match.lastgroup] if match is not None and match.lastgroup else None
-        if match is not None and match["told"]:
-            told.append((match["told"], line[match.end() :]))
-        elif match is None or host is None or not may_be_host(host):
-            others += TELLS.search(line) is not None
-        else:
-            (said if is_host(host) else unsure).setdefault(host, []).append(line[match.end() :])
-            if match["pdsh"] or match["bare"] or match["srun"]:
-                certain.add(host)
-            named += TELLS.search(line, match.end()) is not None
-            if match["rank"]:
-                ranks.add(host)
-    _strip_blanks([said[rank] for rank in ranks])
-    hosts = _proven(unsure)
-    said |= {host: unsure[host] for host in hosts}
-    lost = sum(TELLS.search(line) is not None for host, found in unsure.items() if host not in hosts for line in found)
-    certain -= unsure.keys() - hosts
-    if others + lost > named - lost:
-        return {}, set()
-    if not all(host.isdecimal() for host in said):  # else the lines of tasks have numbers, and a name would be one host more
-        _add_failures(said, certain, told)
-    return {host: "\n".join(found) + "\n" for host, found in said.items()}, certain
-
-
-def _strip_blanks(outputs: Sequence[list[str]]) -> None:
-    """Take a blank from the beginning of all lines of *outputs* if all have one: else it is the first of those that draw a tree."""
-    if all(line.startswith(" ") for output in outputs for line in output if line.strip()):
-        for output in outputs:
-            output[:] = [line[1:] for line in output]
-
-
-def _proven(unsure: Mapping[str, list[str]]) -> set[str]:
-    """Return those of *unsure* names that are hosts: a whole output stands behind them, or behind others that are counted like them."""
-    whole = {shape(host) for host, found in unsure.items() if len(found) > 2 and begins_output("\n".join(found))}
-    return {host for host in unsure if shape(host) in whole}
-
-
-def _add_failures(said: dict[str, list[str]], certain: set[str], told: list[tuple[str, str]]) -> None:
-    """Add what a launcher *told* of hosts that failed, unless they tell of GPUs all the same."""
-    left = MOST_NAMES
-    for listed, reason in told:
-        names = expand(listed) if "[" in listed else (listed,)
-        left -= len(names)
-        if left < 0:
-            return
-        for host in names:
-            said.setdefault(host, []).append(reason)
-            certain.add(host)
-
-
 def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     """
     Return what each host says where a line before each block names it, and which are named as launchers do; nothing where a block before
@@ -214,10 +140,10 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     known: dict[str, tuple[str, ...]] = {}
     told: list[tuple[str, str]] = []
     left = MOST_NAMES
-    are_pods = count_pods(lines) > 1
+    are_pods, no_hosts = count_pods(lines) > 1, styles_of_titles(lines)
     is_sure = False    # a launcher says whose block it is, whatever is run in it
     for number, line in enumerate(lines):
-        found = named(lines, number, known, are_pods=are_pods)
+        found = named(lines, number, known, are_pods=are_pods, titles=no_hosts)
         if found:
             says_launcher = is_of_launcher(lines, number)
             if is_sure and not says_launcher and is_command(line):
@@ -254,7 +180,7 @@ def _by_header(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     if titles & texts.keys() and _are_of_one(texts):
         return {}, set()
     if texts:
-        _add_failures(texts, certain, told)
+        add_failures(texts, certain, told)
     return {host: "".join(blocks) for host, blocks in texts.items()}, certain
 
 
@@ -276,16 +202,19 @@ def _join_names(texts: dict[str, list[str]], certain: set[str]) -> None:
 def _are_of_one(texts: Mapping[str, list[str]]) -> bool:
     """Whether *texts*, some of which stand under what may be titles, are outputs of one machine: no two are of a kind."""
     telling = {host: text for host, blocks in texts.items() if TELLS.search(text := "".join(blocks))}
+    kinds = {host: kinds_of(text) for host, text in telling.items()}
+    counted = [host for host in telling if any(map(str.isdigit, host))]
+    if any(shape(a) == shape(b) and kinds[a] & kinds[b] for a, b in itertools.pairwise(sorted(counted, key=shape))):
+        return False    # whatever word is counted
     words = [*filter(says_which_output, telling)]
     if words and all(host in words or len(host) == 1 for host in telling):
         return True
-    kinds = [kinds_of(text) for text in telling.values()]
-    return len(kinds) > 1 and all(kinds) and not any(a & b for a, b in itertools.combinations(kinds, 2))
+    return len(kinds) > 1 and all(kinds.values()) and not any(a & b for a, b in itertools.combinations(kinds.values(), 2))
 
 
 def _failure(line: str, hosts: tuple[str, ...]) -> tuple[str, str] | None:
     """Return the host that failed and the reason, if *line* of the block of *hosts* says so: a launcher's, or one before all blocks."""
-    match = _PREFIX.match(line)
+    match = PREFIX.match(line)
     if match is None or (host := match["told"] or match["pdsh"]) is None:
         return None
     reason = line[match.end() :]

@@ -8,12 +8,12 @@ When to modify: another tool names the host before its output.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 
 from topologies.clusters.commands import ELSEWHERE, EXEC, PROMPT, SSH, TRACE
-from topologies.clusters.marks import NAME, is_counted_host, is_host, may_be_host
-from topologies.clusters.paths import ADDRESS, host_of_path, says_which_output
+from topologies.clusters.marks import NAME, is_counted_host, is_no_name, is_part, may_be_host
+from topologies.clusters.paths import ADDRESS, OUTPUT_FILE, host_of_path, says_which_output
 from topologies.networks.hosts import MOST_HOSTS, expand
 
 _CONTAINER = re.compile(r"[0-9a-f]{12}")
@@ -30,6 +30,8 @@ _HEADER = re.compile(
     r"(?:\S{1,80} ){0,16}['\"]?(?:/\S{0,80})?(?:nvidia-smi|rocm-smi|amd-smi|dcgmi|lspci)\b.{0,400}"
     rf"|{PROMPT}"
 )
+_LONGEST_HEADER = 4096
+
 _COMMANDS = ("remote", "pod", "typed", "task", "node", "prompt", "plain")
 _NAMES = ("ruled", "ansible", "pssh", *_COMMANDS)
 
@@ -46,6 +48,50 @@ def count_pods(lines: Sequence[str]) -> int:
     """Return in how many pods commands were run; one alone may be that of a host that is there by its own name."""
     found = (_HEADER.fullmatch(line.strip()) for line in lines if " exec " in line and len(line) < 1000)
     return len({name for match in found if match is not None and (name := match["pod"] or match["typed"])})
+
+
+def styles_of_titles(lines: Sequence[str]) -> frozenset[str]:
+    """
+    Return the styles of headers in which nothing stands that is the name of a host: ``=== 2026-11-30 ===``, ``--- attempt1 ---``.
+
+    One name in a style is enough: ``=== a9 ===`` makes ``=== a10 ===``, which may be a card elsewhere, a host.
+    """
+    found: dict[str, bool] = {}
+    for number, line in enumerate(lines):
+        if (header := _styled(lines, number, line.strip())) is not None:
+            style, names = header
+            are_hosts = found.get(style, False) or any(_is_name(style, name) for name in names)
+            found[style] = are_hosts
+    return frozenset(style for style, are_hosts in found.items() if not are_hosts)
+
+
+def _styled(lines: Sequence[str], number: int, line: str) -> tuple[str, list[str]] | None:
+    """Return the style of the header in *line* that people, too, may have written, and what it names."""
+    if not 0 < len(line) <= _LONGEST_HEADER:
+        return None
+    if _is_ruled(lines, number):
+        if lines[number - 1].strip().startswith(":"):
+            return ":", [_named_by(line)]
+        listed = _LISTED.fullmatch(line)
+        return ("rules", re.sub(r"\[[^\[\]]*\]", "1", listed["names"]).split(",")) if listed is not None else None
+    match = _HEADER.fullmatch(line) if line.startswith(("==", "--", "**")) else None
+    if match is None or not (match["path"] or match["ruled"]):
+        return None
+    return ("==>", [_named_by(match["path"])]) if match["path"] else (match["rule"][0], [match["ruled"]])
+
+
+def _named_by(path: str) -> str:
+    """Return the host that *path* names, or the date or version that its file is called by: ``535.129.03.txt``."""
+    whole = PurePath(path).name
+    stem = whole.rpartition(".")[0] if OUTPUT_FILE.search(whole) else whole
+    return stem if is_no_name(stem) else host_of_path(PurePath(path))
+
+
+def _is_name(style: str, name: str) -> bool:
+    """Whether *name*, in a header of *style*, is that of a host: what people write in one line needs to be none of other things."""
+    if style in ("rules", "==>", ":"):
+        return may_be_host(name) and not is_part(name)
+    return is_counted_host(name) or ADDRESS.fullmatch(name) is not None
 
 
 def is_of_launcher(lines: Sequence[str], number: int) -> bool:
@@ -70,13 +116,18 @@ def is_launcher(hosts: tuple[str, ...]) -> bool:
     return len(hosts) == 1 and hosts[0].startswith("pdsh@")
 
 
-def named(lines: Sequence[str], number: int, known: Mapping[str, tuple[str, ...]], *, are_pods: bool) -> tuple[str, ...]:
-    """Return the hosts that line *number* announces; *known* are those of lines that were seen."""
+def named(
+    lines: Sequence[str], number: int, known: Mapping[str, tuple[str, ...]], *, are_pods: bool, titles: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the hosts that line *number* announces; *known* are those of lines that were seen, *titles* styles that name no hosts."""
     line = lines[number].strip()
-    if len(line) > 4096 or not line:
+    if len(line) > _LONGEST_HEADER or not line:
         return ()
     if lines[number] in known:
         return known[lines[number]]
+    styled = _styled(lines, number, line)
+    if styled is not None and (styled[0] in titles or all(map(is_no_name, styled[1]))):
+        return ()
     if _is_ruled(lines, number):
         if lines[number - 1].strip().startswith(":"):
             return (host_of_path(PurePath(line)),)
@@ -91,8 +142,8 @@ def named(lines: Sequence[str], number: int, known: Mapping[str, tuple[str, ...]
     host = next(match[group] for group in _NAMES if match[group])
     if (match["prompt"] or match["plain"]) and _CONTAINER.fullmatch(host):
         return ()
-    # A launcher or a prompt names nothing else.
-    is_named = is_host(host) if match["ruled"] else may_be_host(host)
+    # A launcher, a prompt or a command that runs elsewhere names nothing else, whatever the host is called.
+    is_named = may_be_host(host) if match["pod"] or match["typed"] or match["plain"] else True
     return (host,) if is_named else ()
 
 

@@ -6,6 +6,7 @@ When to modify: files can say in another way which host they are about.
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -80,6 +81,8 @@ def read_hosts(
     for path, stem, is_found in _files(sources, others, say):
         host = stem
         try:
+            if path != "-" and not os.path.lexists(path):
+                raise _missing(path)
             text = decode(read_source(path, stdin), name=path)
             if document_read.looks_like(text):
                 texts.setdefault(host, []).append((path, text))
@@ -110,16 +113,32 @@ def read_hosts(
         except TopologyError as error:
             fail(host, error)
     if failures and not keep_going:
-        raise _failed(failures)
+        raise _failed(failures, is_alone=len({*failures, *texts}) == 1)
     return machines, tuple(warnings)
 
 
-def _failed(failures: Mapping[str, TopologyError]) -> TopologyError:
-    """Return what went wrong with the first host, and which others failed."""
+def _missing(path: str) -> TopologyError:
+    """Return the refusal of *path*, which is neither a file nor a folder, with the name beside it that is most like it."""
+    folder, name = os.path.split(path)
+    try:
+        close = difflib.get_close_matches(name, sorted(os.listdir(folder or os.curdir))[:MOST_FILES], n=1)
+    except OSError:
+        close = []
+    hint = f"; did you mean {os.path.join(folder, close[0])!r}?" if close else ";"
+    return TopologyError(
+        f"there is no such file or folder{hint} FILE is a file for each host (node0.txt), a folder of them, the output of pdsh, srun -l, "
+        "clush or ansible in a file, or - for standard input",
+        where=path,
+    )
+
+
+def _failed(failures: Mapping[str, TopologyError], *, is_alone: bool) -> TopologyError:
+    """Return what went wrong with the first host, and which others failed; *is_alone*: it is all that there is, and none would be left."""
     (host, error), *others = failures.items()
     about = "" if host in str(error) else f"host {host}: "
     also = f"; {listing([name for name, _ in others])} failed, too" if others else ""
-    return TopologyError(f"{about}{error}{also} (--keep-going leaves out hosts that cannot be read)")
+    hint = "" if is_alone else " (--keep-going leaves out hosts that cannot be read)"
+    return TopologyError(f"{about}{error}{also}{hint}")
 
 
 def _read_once(text: str, name: str, read: dict[str, Topology]) -> Topology:

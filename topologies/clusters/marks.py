@@ -11,7 +11,7 @@ When to modify: logs or people mark the output of a host in another way.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from topologies.clusters.outputs import BEGINNINGS, are_alike
 
@@ -25,21 +25,37 @@ NO_HOSTS = re.compile(
 )
 """Words before a colon that are labels, tools or levels of a log. With a number some of them are names of hosts, too."""
 
-_DEVICE = re.compile(r"[A-Z]{1,3}PU[0-9]+|NIC[0-9]+|mlx\w*|[Ll]ink[0-9]*")
-"""Labels of devices as tools print them, which nobody calls a host."""
+_DEVICE = re.compile(r"[A-Z]{1,3}PU(?:0|[1-9][0-9]*)|NIC[0-9]+|mlx\w*|[Ll]ink[0-9]*")
+"""Labels of devices as tools print them, without leading zeros, which few call a host."""
 
-_USUAL = re.compile(r"(?:gpu|cpu|npu|dgx|hgx|rtx|nv|gb|mi|[Hh]osts?|[Mm]achine)[-_.]?[0-9]{1,5}[a-z]?")
+_USUAL = re.compile(r"(?:gpu|cpu|npu|dgx|hgx|rtx|nv|gb|mi|[Hh]osts?|[Mm]achine)[-_.]?[0-9]{1,5}[a-z]?|[GC]PU-?0[0-9]{1,4}")
 """How many a host is called, though parts of a host and cards are called alike."""
+
+_LEVELS = re.compile(r"info|note|hint|debug|trace|warning|warn|error|critical|fatal|stdout|stderr", re.IGNORECASE)
+"""What stands before lines of a log, whoever wrote it."""
+
+_NO_NAME = re.compile(
+    r"(?![0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9.]))"    # but an address, or what begins with one
+    r"(?:[0-9]{4}[-._][0-9]{1,2}[-._][0-9]{1,2}(?:[-_T.][0-9.:_-]{0,20}Z?)?|[0-9]{1,2}[-._][0-9]{1,2}[-._][0-9]{4}"
+    r"|[vr]?[0-9]{1,4}\.[0-9]{1,5}(?:\.[0-9]{1,5})?(?:[-+_.][\w.+-]{0,80})?)"
+)
+"""Dates, and versions of drivers and kernels, which nobody calls a host."""
 
 _NAMED_ALIKE = re.compile(r"[0-9]+")
 
-_NO_HOSTS_HERE = re.compile(
-    r"(?:local[-_]?)?(?:rank|default|proc|process|thread|part|section|chapter|figure|table|attempt|question|answer|driver|cuda|v|line"
-    r"|cmd|command|file|listing|reply|comment|issue|iteration|epoch|[ABHLTVP](?=[0-9]{1,3}[a-z]?$)|NV|RTX|MI|GB|DGX|HGX|user|notice)"
-    r"[-_. ]?[0-9.]*[a-z]?",
+_PARTS = re.compile(
+    r"(?:part|section|chapter|figure|table|attempt|boot|reboot|container|iter|iteration|epoch|round|trial|question|answer|line|cmd|command"
+    r"|file|listing|reply|comment|issue|notice|kernel|snapshot|variant|option|setup|phase)[-_. ]?[0-9.]*[a-z]?",
     re.IGNORECASE,
 )
-"""Further words: what processes, parts of a text and cards are called."""
+"""What parts of a text, and tries of something, are called."""
+
+_NO_HOSTS_HERE = re.compile(
+    r"(?:(?:local[-_]?)?(?:rank|default|proc|process|thread|driver|cuda|v|NV|RTX|MI|GB|user)[-_. ]?[0-9.]*[a-z]?"
+    r"|A(?:2|10|16|30|40|100|800)|H(?:20|100|200|800)|L(?:4|20|40s?)|P(?:4|40|100)|T4|V100|B(?:100|200|300)g?)",
+    re.IGNORECASE,
+)
+"""Further words: what processes and cards are called."""
 
 _TIME = (
     r"\[?(?:[A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2}"
@@ -48,10 +64,15 @@ _TIME = (
 )
 _MARK = re.compile(
     rf"(?P<tabbed>{NAME})\t(?! X|X)|(?:[\w./-]{{0,200}}/)?(?P<file>{NAME}?)\.(?:txt|log|out|csv):(?:[0-9]{{1,6}}:)?"  # of grep -H
-    rf"|(?:{_TIME} )?(?:\[(?P<square>{NAME})\]:?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -)(?= |\t|$)"
+    rf"|(?:{_TIME} )?(?:\[(?P<square>{NAME})\](?: (?:out|err):|:)?|<(?P<angle>{NAME})>:?|(?P<marked>{NAME})(?:[>;]| -| [-=]>)(?= |\t|$)"
     r"|\((?:[^()=]{1,80} )?pid=[0-9]{1,9}, ip=(?P<ip>[0-9a-f.:]{3,45})\)) ?"
     rf"|{_TIME} (?P<timed>{NAME})(?:(?: [\w./-]{{1,64}}(?:\[[0-9]{{1,9}}\])?)?:|(?=[ \t]|$)) ?"  # syslog, journalctl
 )
+
+_KUBE = r"[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?"
+_POD = re.compile(rf"(?P<pod>(?=[a-z.]*[0-9-]){_KUBE}) (?P<container>{_KUBE})(?: |$)")
+_POD_EVENT = re.compile(rf"[+-] {_KUBE} (?:\u203a|>) {_KUBE}")
+"""What `stern` says where it begins or ends to follow a pod."""
 
 _HEADING = re.compile(
     r"(?:#{1,80} ?|>{1,3} ?(?:ssh )?|[0-9]{1,3}[.)] |[*+-] |\+-{1,80} )?(?:(?:on|from|(?:outputs?|results?) (?:from|of|on|for)) )?"
@@ -107,26 +128,44 @@ def by_mark(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     Return what each host says where a mark before the lines names it, and which are certain: none; nothing unless each of several says
     an output of one kind.
     """
+    marks = [(str(match[match.lastgroup]), match.end()) if (match := _MARK.match(line)) and match.lastgroup else None for line in lines]
+    hosts = _counted(mark[0] for mark in marks if mark is not None)
     said: dict[str, list[str]] = {}
-    for line in lines:
-        match = _MARK.match(line)
-        host = match[match.lastgroup] if match is not None and match.lastgroup else None
-        if match is not None and host is not None and is_counted_host(host):
-            said.setdefault(host, []).append(line[match.end() :])
+    for line, mark in zip(lines, marks, strict=True):
+        if mark is not None and mark[0] in hosts:
+            said.setdefault(mark[0], []).append(line[mark[1] :])
         elif BEGINNINGS.search(line):
             return {}, set()
     return _if_alike(said), set()
 
 
+def by_pod(lines: list[str]) -> tuple[dict[str, str], set[str]]:
+    """
+    Return what each pod says where every line begins with its name and that of its container, as ``stern`` prints them; else as `by_mark`.
+    """
+    said: dict[str, list[str]] = {}
+    containers: dict[str, str] = {}
+    for line in lines:
+        match = _POD.match(line)
+        if match is None and (not line.strip() or _POD_EVENT.fullmatch(line)):
+            continue
+        if match is None or containers.setdefault(match["pod"], match["container"]) != match["container"]:
+            return {}, set()
+        said.setdefault(match["pod"], []).append(line[match.end() :])
+    return _if_alike(said), set()
+
+
 def by_heading(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     """Return what each host says where a heading names it, as `by_mark` does."""
+    names: list[str | None] = []
+    for line in lines:
+        match = _HEADING.fullmatch(stripped) if 0 < len(stripped := line.strip()) < 400 else None
+        names.append(match["name"] or match["square"] or match["summary"] if match is not None else None)
+    hosts = _counted(name for name in names if name is not None)
     said: dict[str, list[str]] = {}
     host: str | None = None
-    for line in lines:
-        stripped = line.strip()
-        match = _HEADING.fullmatch(stripped) if 0 < len(stripped) < 400 else None
-        name = match["name"] or match["square"] or match["summary"] if match is not None else None
-        if name is not None and is_counted_host(name):
+    for line, name in zip(lines, names, strict=True):
+        if name is not None and name in hosts:
             host = name
             said.setdefault(host, [])
         elif host is not None:
@@ -136,9 +175,37 @@ def by_heading(lines: list[str]) -> tuple[dict[str, str], set[str]]:
     return _if_alike(said), set()
 
 
+def _counted(names: Iterable[str]) -> set[str]:
+    """Return those of *names* that are hosts, or counted like those that are: ``GPU10``, a label elsewhere, beside ``GPU09``."""
+    given = set(names)
+    shapes = {shape(name) for name in given if is_counted_host(name)}
+    return {name for name in given if shape(name) in shapes and not is_no_name(name)}
+
+
+def is_no_name(name: str) -> bool:
+    """Whether *name* is a date or a version, which no host is called."""
+    return _NO_NAME.fullmatch(name) is not None
+
+
+def is_level(name: str) -> bool:
+    """Whether *name* is a level of a log."""
+    return _LEVELS.fullmatch(name) is not None
+
+
+def is_device(name: str) -> bool:
+    """Whether *name* is the label of a device as tools print it."""
+    return _DEVICE.fullmatch(name) is not None
+
+
+def is_part(name: str) -> bool:
+    """Whether *name* is what parts of a text or tries of something are called, a date or a version: no host, whoever names it."""
+    return _PARTS.fullmatch(name) is not None or is_no_name(name)
+
+
 def may_be_host(name: str) -> bool:
     """Whether *name* may be that of a host where something else says that it is one: ``gpu01``, ``step1``, but not ``GPU0``, ``error``."""
-    return NO_HOSTS.fullmatch(name) is None or (any(map(str.isdigit, name)) and _DEVICE.fullmatch(name) is None)
+    is_word = NO_HOSTS.fullmatch(name) is None or (any(map(str.isdigit, name)) and not is_device(name))
+    return is_word and not is_no_name(name)
 
 
 def is_host(name: str) -> bool:
@@ -157,6 +224,7 @@ def is_counted_host(name: str) -> bool:
         NO_HOSTS.fullmatch(name.rstrip("0123456789-_.")) is None
         and NO_HOSTS.fullmatch(name) is None
         and _NO_HOSTS_HERE.fullmatch(name) is None
+        and not is_part(name)
         and (any(letter.isalpha() for letter in name) or name.count(".") == 3 or ":" in name)
     )
 

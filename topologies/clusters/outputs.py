@@ -6,6 +6,7 @@ When to modify: a format gets a reader. It needs words here, or hosts that print
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -50,6 +51,13 @@ _FUNCTION = re.compile(
 )
 """A line of a plain list of ``lspci`` about what may be a GPU."""
 
+_DETAILED = re.compile(
+    r"^[ \t]*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) [^\n]{1,100}: (?:NVIDIA Corporation|[^\n]{1,60}\[AMD/ATI\])[^\n]*"
+    r"(?=\n[ \t]+\w)(?:\n[ \t]+(?!Control:|Flags:)\w[^\n]*){0,9}(?:\n[ \t]+(?P<level>Control|Flags):)?",
+    re.MULTILINE,
+)
+"""The beginning of what ``lspci -vv`` (Control), ``lspci -v`` (Flags) or a grep of one of them tells of what may be a GPU."""
+
 _TREE = re.compile(r"^[ \t]*-(?:\+-)?\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-[^\n]*", re.MULTILINE)
 
 
@@ -88,7 +96,7 @@ def most_repeated(text: str) -> int:
     """
     Return how often the same output stands in *text*: a matrix, a table of AMD, a query that tells no UUID, a list of links, a tree.
 
-    Plain lists of ``lspci`` are in order of bus ids: one more begins where a bus id is no higher than that before.
+    Lists of ``lspci``, plain or with details, are in order of bus ids: one more begins where a bus id is no higher than that before.
     """
     found: Counter[str] = Counter()
     for match in BEGINNINGS.finditer(text):
@@ -100,6 +108,13 @@ def most_repeated(text: str) -> int:
         if _ONCE.match(said := line[match.start() - text.rfind("\n", 0, match.start()) - 1 :].strip()):
             found[said] += 1
     found.update(match[0].strip() for match in _TREE.finditer(text))
-    buses = [match[1].rjust(20, "0") for match in _FUNCTION.finditer(text)]
-    lists = sum(after <= before for before, after in zip(buses, buses[1:], strict=False)) + 1
-    return max((*found.values(), lists if buses else 0))
+    lists = [[match[1] for match in _FUNCTION.finditer(text)]]
+    detailed = [(match["level"], match[1]) for match in _DETAILED.finditer(text)]
+    lists += [[bus for level, bus in detailed if level == shown] for shown in ("Control", "Flags", None)]
+    return max((0, *found.values(), *map(_lists, lists)))
+
+
+def _lists(buses: Iterable[str]) -> int:
+    """Return in how many lists in order *buses* stand."""
+    padded = [bus.rjust(20, "0") for bus in buses]
+    return sum(after <= before for before, after in itertools.pairwise(padded)) + 1 if padded else 0

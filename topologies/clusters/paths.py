@@ -17,7 +17,7 @@ _WORDS_FOR_OUTPUTS = re.compile(
     re.IGNORECASE,
 )
 
-_OUTPUT_FILE = re.compile(r"\.(?:txt|log|out|csv|xml|json|md)$", re.IGNORECASE)
+OUTPUT_FILE = re.compile(r"\.(?:txt|log|out|csv|xml|json|md)$", re.IGNORECASE)
 
 
 def stem_of(name: str) -> str:
@@ -34,5 +34,6 @@ def host_of_path(path: PurePath) -> str:
 
 def says_which_output(name: str) -> bool:
     """Whether *name* says what output it is, and not whose: ``topo``, ``gpu-list``, ``topo-m1``, ``list.txt``."""
-    plain = stem_of(name).rstrip("0123456789-_.")
-    return _OUTPUT_FILE.search(name) is not None or (len(plain) > 1 and plain != "gpu" and _WORDS_FOR_OUTPUTS.fullmatch(plain) is not None)
+    plain = stem_of(name).rstrip("0123456789-_.").lower()
+    is_word = len(plain) > 1 and plain != "gpu" and _WORDS_FOR_OUTPUTS.fullmatch(plain) is not None
+    return OUTPUT_FILE.search(name) is not None or is_word

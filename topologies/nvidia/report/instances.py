@@ -11,9 +11,12 @@ from __future__ import annotations
 import bisect
 import re
 
+from topologies.bus_ids import WITH_DOMAIN
+
 _MEMORY = re.compile(r" Memory Usage[ \t]{0,200}$", re.MULTILINE)
 _TITLES = ("FB", "BAR1")
 _BEGINS = (re.compile("=NVSMI LOG"), re.compile("Attached GPUs"))
+_GPU = re.compile(rf"\bGPU (?={WITH_DOMAIN}\b)")
 _FARTHEST = 200
 """Columns that are looked at before a title: what is further in is no output."""
 
@@ -34,24 +37,36 @@ def indentation(before: str) -> int:
 def deeper_memory(text: str) -> frozenset[int]:
     """
     Return where in *text* titles of memory begin that stand further in than others of the same output: they are of instances.
+
+    The block of a GPU may be pasted further in as a whole: what does not stand further from the title of its GPU than others do from
+    theirs is that of the GPU.
     """
     if text.count("Memory Usage") < 2:
         return frozenset()
     first = len(text) - len(text.lstrip())    # its line may have lost blanks
     begins = sorted(match.start() for pattern in _BEGINS for match in pattern.finditer(text))
-    outputs: dict[int, list[tuple[int, int]]] = {}
+    gpus = [(match.start(), _column(text, match.start())) for match in _GPU.finditer(text)]
+    outputs: dict[int, list[tuple[int, int, int]]] = {}
     for match in _MEMORY.finditer(text):
         end = match.start()
         word = next((title for title in _TITLES if text.endswith(title, 0, end)), None)
         if word is not None:
             start = end - len(word)
-            before = text[max(text.rfind("\n", 0, start) + 1, start - _FARTHEST) : start]
-            outputs.setdefault(bisect.bisect(begins, start), []).append((start, indentation(before)))
+            column, above = _column(text, start), bisect.bisect(gpus, (start, 0))
+            of_gpu = gpus[above - 1][1] if above else 0
+            outputs.setdefault(bisect.bisect(begins, start), []).append((start, column, column - of_gpu))
     found: set[int] = set()
     for titles in outputs.values():
-        least = min((blanks for start, blanks in titles if start != first), default=0)
-        found |= {start for start, blanks in titles if blanks >= least + _LEAST}
+        others = [title for title in titles if title[0] != first]
+        least = min((column for _, column, _ in others), default=0)
+        least_from_gpu = min((distance for _, _, distance in others), default=0)
+        found |= {start for start, column, distance in titles if column >= least + _LEAST and distance >= least_from_gpu + _LEAST}
     return frozenset(found)
+
+
+def _column(text: str, start: int) -> int:
+    """Return by how many columns the word that begins at *start* of *text* is further in."""
+    return indentation(text[max(text.rfind("\n", 0, start) + 1, start - _FARTHEST) : start])
 
 
 class InstanceMemory:
