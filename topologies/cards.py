@@ -56,8 +56,8 @@ class Card:
     torch_mib
         What torch sees, MiB: from a public log (`torch_source` names it), else `total_mib` −
         `TORCH_OVERHEAD_MIB`.
-    torch_source
-        Where `torch_mib` comes from.
+    torch_source, torch_is_logged
+        Where `torch_mib` comes from, and whether that is a log of this card.
     memory_gb_per_s
         Peak memory bandwidth, GB/s.
     dense_16bit_tflops
@@ -97,6 +97,7 @@ class Card:
     source: str
     verified: bool
     best_matmul_tflops: float | None = None
+    torch_is_logged: bool = True
 
     @property
     def chip(self) -> str:
@@ -282,6 +283,7 @@ def _card(row: dict[str, Any]) -> Card:
         compute_capability=(int(major), int(minor)) if minor else (0, 0),
         total_mib=total_mib,
         other_totals_mib=tuple(row["other_totals_mib"]),
+        torch_is_logged=torch_gib is not None,
         torch_mib=total_mib - TORCH_OVERHEAD_MIB if torch_gib is None else int(torch_gib * 1024),
         torch_source=row["torch_source"]
         or f"no log of this card was found: {TORCH_OVERHEAD_MIB} MiB below NVML's total",

@@ -2,29 +2,26 @@
 What a link between two GPUs is worth: kind × generation → GB/s, with its source.
 
 A link code (``NV12``, ``PIX``) says how two GPUs reach each other; the cards at its ends say which generation
-that is. The classes that were measured, and the shares by which others are derived, stand in
-``data/links.json``.
+that is. The classes that were measured, and the shares by which others are derived, are `topologies.link_rates`.
 
-When to modify: a new kind of link; a new or better measurement is a row in ``data/links.json``.
+When to modify: a new kind of link; a new or better measurement is an entry of ``data/links.json``.
 """
 
 from __future__ import annotations
 
-import functools
-import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import resources
-from typing import Any
 
 from topologies.cards import Card
 from topologies.codes import MOST_NVLINKS
+from topologies.link_rates import SHIPPED, Rates, pcie_peaks, usual_pcie_gen, xgmi_peaks
 from topologies.parts import Pcie
 
 _NVLINK = re.compile(r"NV([0-9]{1,2})")
 _GENERATIONS = range(1, 7)
+_LANES = 16
+_POWER9 = "power9_across_sockets_gb_per_s"
 
 
 class LinkKind(StrEnum):
@@ -111,6 +108,7 @@ def link(
     is_power9: bool = False,
     ports: tuple[Pcie | None, Pcie | None] = (None, None),
     blocked: str | None = None,
+    rates: Rates = SHIPPED,
 ) -> Link:
     """
     Return what the link *code* between the cards *a* and *b* carries.
@@ -128,107 +126,99 @@ def link(
     blocked
         Why there are no peer-to-peer copies between them: then even NVLinks carry none, and what is left is the way through the
         host, of unknown closeness.
+    rates
+        The numbers of the classes.
     """
     kind, nvlinks = parse_code(code)
     if blocked is not None and kind is not LinkKind.UNKNOWN:
         remark = f"no P2P ({blocked}), staged through the host"
-        return _pcie(LinkKind.UNKNOWN if kind in DIRECT_KINDS else kind, "staged", a, b, remark, ports)
+        return _pcie(LinkKind.UNKNOWN if kind in DIRECT_KINDS else kind, "staged", a, b, remark, ports, rates)
     match kind:
         case LinkKind.NVLINK:
-            return nvlink(nvlinks, a, b)
+            return nvlink(nvlinks, a, b, rates)
         case LinkKind.XGMI:
-            return _xgmi(a, b)
+            return _xgmi(a, b, rates)
         case LinkKind.PCIE:
-            return _pcie(kind, "across_sockets", a, b, "PCIe of unknown level: taken as across sockets", ports)
+            return _pcie(kind, "across_sockets", a, b, "PCIe of unknown level: taken as across sockets", ports, rates)
         case LinkKind.UNKNOWN:
             why = "link unknown" if code is None else f"link code {code!r} not understood"
-            return _pcie(kind, "staged", a, b, f"{why}: taken as staged through the host", ports)
+            return _pcie(kind, "staged", a, b, f"{why}: taken as staged through the host", ports, rates)
         case LinkKind.SYS if is_power9:
-            constants = _constants()["power9"]
-            return Link(kind, 0, float(constants["across_sockets"]), constants["source"], derived=False)
+            return Link(kind, 0, rates.of(_POWER9), rates.source(_POWER9), derived=False)
     if not all(card is None or card.p2p_over_pcie for card in (a, b)):
-        return _pcie(kind, "staged", a, b, "no P2P on this card, staged through the host", ports)
-    return _pcie(kind, "across_sockets" if kind is LinkKind.SYS else "p2p", a, b, "", ports)
+        return _pcie(kind, "staged", a, b, "no P2P on this card, staged through the host", ports, rates)
+    return _pcie(kind, "across_sockets" if kind is LinkKind.SYS else "p2p", a, b, "", ports, rates)
 
 
-def nvlink(count: int, a: Card | None, b: Card | None) -> Link:
+def nvlink(count: int, a: Card | None, b: Card | None, rates: Rates = SHIPPED) -> Link:
     """Return *count* NVLinks between the cards *a* and *b* (or a card and its NVSwitch: pass it twice)."""
     slowest = min(
         (card for card in (a, b) if card is not None), key=lambda card: card.nvlink_gen, default=None
     )
-    constants = _constants()
-    for row in constants["nvlink"]:
-        if slowest is not None and (row["gen"], row["links"]) == (slowest.nvlink_gen, count):
-            return Link(LinkKind.NVLINK, count, float(row["gb_per_s"]), row["source"], derived=False)
+    name = f"nvlink_gen{slowest.nvlink_gen}_x{count}_gb_per_s" if slowest is not None else ""
+    if rates.has(name):
+        return Link(LinkKind.NVLINK, count, rates.of(name), rates.source(name), derived=False)
     if slowest is None or not slowest.nvlink_gb_per_s_per_link:
-        peak = float(constants["nvlink_unknown_card_gb_per_s_per_link"])
+        peak = rates.of("nvlink_unknown_card_gb_per_s_per_link")
         whose = "card unknown" if slowest is None else f"{slowest.slug} has no NVLink in the catalogue"
     else:
         peak, whose = slowest.nvlink_gb_per_s_per_link, f"NVLink {slowest.nvlink_gen}"
-    share = float(constants["nvlink_share"])
+    share = rates.of("nvlink_share")
     source = f"derived: {share:.0%} of {count} × {peak:g} GB/s ({whose})"
     return Link(LinkKind.NVLINK, count, round(share * count * peak, 1), source, derived=True)
 
 
-def _xgmi(a: Card | None, b: Card | None) -> Link:
+def _xgmi(a: Card | None, b: Card | None, rates: Rates) -> Link:
     """Return one XGMI link between the cards *a* and *b*: the slower of what both have."""
-    constants = _constants()
-    rows = {row["card"]: row for row in constants["xgmi"]}
-    found = [rows[card.slug] for card in (a, b) if card is not None and card.slug in rows]
-    if not found:
-        found = [rows[None]]
-    row = min(found, key=lambda row: float(row["peak_gb_per_s"]))
-    if "gb_per_s" in row:
-        return Link(LinkKind.XGMI, 1, float(row["gb_per_s"]), row["source"], derived=False)
-    share, peak = float(constants["xgmi_share"]), float(row["peak_gb_per_s"])
-    source = f"derived: {share:.0%} of {peak:g} GB/s ({row['source']})"
-    return Link(LinkKind.XGMI, 1, round(share * peak, 1), source, derived=True)
+    peaks = xgmi_peaks()
+    found = [(*peaks[card.slug], card.slug) for card in (a, b) if card is not None and card.slug in peaks]
+    peak, source, slug = min(found or [(*peaks[None], "")], key=lambda found: found[0])
+    name = f"xgmi_{slug}_gb_per_s"
+    if rates.has(name):
+        return Link(LinkKind.XGMI, 1, rates.of(name), rates.source(name), derived=False)
+    share = rates.of("xgmi_share")
+    return Link(LinkKind.XGMI, 1, round(share * peak, 1), f"derived: {share:.0%} of {peak:g} GB/s ({source})", derived=True)
 
 
-def pcie_port(card: Card | None, port: Pcie | None = None) -> Link:
+def pcie_port(card: Card | None, port: Pcie | None = None, rates: Rates = SHIPPED) -> Link:
     """
     Return what the PCIe port of *card* carries, one direction; a shared uplink is such a port too.
 
     *port* is what is known of the slot; without a card, it alone counts.
     """
-    return _pcie(LinkKind.PIX, "p2p", card, card, "", (port, port))
+    return _pcie(LinkKind.PIX, "p2p", card, card, "", (port, port), rates)
 
 
 def _pcie(
     kind: LinkKind,
-    column: str,
+    way: str,
     a: Card | None,
     b: Card | None,
     remark: str,
     ports: tuple[Pcie | None, Pcie | None],
+    rates: Rates,
 ) -> Link:
-    """Return a link of the class of the slower end; *column* of ``data/links.json`` is how copies travel."""
-    constants = _constants()
+    """Return a link of the class of the slower end; *way* is how copies travel, as the names of `topologies.link_rates` have it."""
     cards = [(card.pcie_gen, card.pcie_lanes) for card in (a, b) if card is not None]
     slot_gens = [port.gen for port in ports if port is not None and port.gen is not None and port.gen in _GENERATIONS]
-    slot_lanes = [min(port.width, 16) for port in ports if port is not None and port.width]
+    slot_lanes = [min(port.width, _LANES) for port in ports if port is not None and port.width]
     ends = [*(g for g, _ in cards), *slot_gens]
-    gen = min(ends, default=int(constants["pcie_unknown_card_gen"]))
-    lanes = min((*(n for _, n in cards), *slot_lanes), default=16)
+    gen = min(ends, default=usual_pcie_gen())
+    lanes = min((*(n for _, n in cards), *slot_lanes), default=_LANES)
     if cards and (gen, lanes) != (own := (min(g for g, _ in cards), min(n for _, n in cards))):
         narrower = f"the slot gives Gen{gen} x{lanes} where the card has Gen{own[0]} x{own[1]}"
         remark = f"{remark}; {narrower}" if remark else narrower
-    row = next((row for row in constants["pcie"] if row["gen"] == gen), None)
-    if row is not None:
-        rate, origin = float(row[column]), f"PCIe Gen{gen} x{lanes}, measured in {row['source']}"
+    name = f"pcie_gen{gen}_{way}_gb_per_s"
+    is_known = rates.has(name)
+    if is_known:
+        rate = rates.of(name)
+        said = rates.source(name)
+        origin = f"PCIe Gen{gen} x{lanes}, {said if name in rates.own else f'measured in {said}'}"
     else:
-        share = float(constants["pcie_share"][column])
-        peak = float(constants["pcie_peak_x16_gb_per_s"][str(gen)])
-        rate, origin = round(share * peak, 1), f"derived: {share:.0%} of PCIe Gen{gen} x{lanes}"
+        share = rates.of(f"pcie_{way}_share")
+        rate, origin = round(share * pcie_peaks()[gen], 1), f"derived: {share:.0%} of PCIe Gen{gen} x{lanes}"
     if not ends:
         origin += " (card unknown)"
-    derived = row is None or not ends or lanes != 16
+    derived = not is_known or not ends or lanes != _LANES
     source = f"{remark}; {origin}" if remark else origin
-    return Link(kind, 0, rate * lanes / 16, source, derived, is_staged=column == "staged")
-
-
-@functools.cache
-def _constants() -> Mapping[str, Any]:
-    text = resources.files("topologies").joinpath("data", "links.json").read_text(encoding="utf-8")
-    constants: Mapping[str, Any] = json.loads(text)
-    return constants
+    return Link(kind, 0, rate * lanes / _LANES, source, derived, is_staged=way == "staged")

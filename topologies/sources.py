@@ -96,7 +96,11 @@ def _load_named(source: str, stdin: BinaryIO | None, pick: int | None) -> Topolo
         )
     from topologies.catalog import machine_text
 
-    return read_text(machine_text(source), name=source, pick=pick)
+    try:
+        text = machine_text(source)
+    except TopologyError as error:
+        raise TopologyError(f"there is no file {source!r}, and {error}") from None
+    return read_text(text, name=source, pick=pick)
 
 
 def _read(data: bytes, name: str, pick: int | None = None) -> Topology:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from topologies.link_rates import SHIPPED, Rates
 from topologies.links import Link, pcie_port
 from topologies.model import Topology
 from topologies.parts import BridgeKind, Pcie
 from topologies.paths import shared
 
 
-def uplink(topology: Topology, members: Iterable[tuple[str, object]]) -> Link | None:
+def uplink(topology: Topology, members: Iterable[tuple[str, object]], rates: Rates = SHIPPED) -> Link | None:
     """
     Return the link above the switch that *members* share, that is above its upstream port; None if nobody states it.
 
@@ -41,15 +42,15 @@ def uplink(topology: Topology, members: Iterable[tuple[str, object]]) -> Link | 
     for bus_id in reversed(ports[0].path[:common]):
         bridge = facts.bridges.get(bus_id)
         if bridge is None or bridge.kind is not BridgeKind.UPSTREAM:
-            return _port(bridge.gen, bridge.width) if bridge is not None else None
+            return _port(bridge.gen, bridge.width, rates) if bridge is not None else None
     return None
 
 
-def nic_port(topology: Topology, nic: str) -> Link | None:
+def nic_port(topology: Topology, nic: str, rates: Rates = SHIPPED) -> Link | None:
     """Return what the PCIe port of *nic* carries; None if nobody states it."""
     details = topology.nic_details.get(nic)
-    return None if details is None or details.pcie is None else _port(details.pcie.gen, details.pcie.width)
+    return None if details is None or details.pcie is None else _port(details.pcie.gen, details.pcie.width, rates)
 
 
-def _port(gen: int | None, width: int | None) -> Link | None:
-    return None if gen is None or width is None else pcie_port(None, Pcie(gen, width))
+def _port(gen: int | None, width: int | None, rates: Rates) -> Link | None:
+    return None if gen is None or width is None else pcie_port(None, Pcie(gen, width), rates)

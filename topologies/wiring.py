@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from topologies.cards import Card, card_of
 from topologies.domains import PCIE_LEVELS, Device, Nest, nest, nic_device, stated_numa
+from topologies.link_rates import SHIPPED, Rates
 from topologies.links import DIRECT_KINDS, PCIE_KINDS, Link, LinkKind, link, nvlink, parse_code, pcie_port
 from topologies.measured import MEASURED, pair_rates, seen_on_edges
 from topologies.model import Pair, Topology
@@ -93,14 +94,15 @@ class Wiring:
     rings: Mapping[tuple[int, ...], float] = field(default_factory=dict)
 
 
-def wiring(topology: Topology) -> Wiring:
-    """Return what carries data in *topology*."""
-    return _Builder(topology).build()
+def wiring(topology: Topology, rates: Rates = SHIPPED) -> Wiring:
+    """Return what carries data in *topology*, by the numbers of *rates* where nothing was measured."""
+    return _Builder(topology, rates).build()
 
 
 class _Builder:
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, rates: Rates) -> None:
         self.topology = topology
+        self.rates = rates
         self.nest = nest(topology)
         self.cards = tuple(card_of(gpu) for gpu in topology.gpus)
         self.blocked = blocked(topology)
@@ -145,6 +147,7 @@ class _Builder:
                 is_power9=self._is_power9(a.index),
                 ports=(a.pcie, b.pcie),
                 blocked=self.blocked.get((a.index, b.index)),
+                rates=self.rates,
             )
             for a, b in itertools.combinations(gpus, 2)
             if a.host == b.host
@@ -164,7 +167,7 @@ class _Builder:
             for nic in self.topology.gpu_nic.get(gpu.index, {}):
                 device = nic_device(self.topology, gpu.host, nic)
                 above.setdefault(device, node)
-                nic_ports.setdefault(device, nic_port(self.topology, nic) or self._nic_port_like(gpu.index))
+                nic_ports.setdefault(device, nic_port(self.topology, nic, self.rates) or self._nic_port_like(gpu.index))
         number = {kind: itertools.count() for kind in ("numa", "root", "switch")}
         for kind, level in (("numa", NODE), ("root", PHB), ("switch", PXB), ("switch", PIX)):
             for members in self.nest.clusters[level]:
@@ -215,7 +218,7 @@ class _Builder:
                 total = sum(port.gb_per_s for port in self._root_ports(gpus))
                 self._join(node, parent, total, "host bridge", f"sum of its root ports: {fastest.source}")
             case _:
-                shared = uplink(self.topology, members) or fastest
+                shared = uplink(self.topology, members, self.rates) or fastest
                 self._join(node, parent, shared.gb_per_s, "pcie", f"uplink of the switch: {shared.source}")
         self.nodes[node] = Node(self._label(node, gpus))
         above[node] = parent
@@ -226,7 +229,7 @@ class _Builder:
         """Return one port for each switch or lone GPU among *gpus* that hangs from the root complex."""
         below = {_gpus(members): members for members in map(self.switch_of.__getitem__, gpus)}
         return [
-            uplink(self.topology, members) or max(map(self._port, switch), key=_rate)
+            uplink(self.topology, members, self.rates) or max(map(self._port, switch), key=_rate)
             for switch, members in sorted(below.items())
             if set(switch) <= set(gpus)
         ]
@@ -244,8 +247,8 @@ class _Builder:
         """Return what joins GPU *index* to the CPU's side of the machine."""
         card = self.cards[index]
         if self._is_power9(index):
-            return nvlink(_POWER9_NVLINKS_TO_CPU, card, card)
-        return pcie_port(card, self.topology.gpus[index].pcie)
+            return nvlink(_POWER9_NVLINKS_TO_CPU, card, card, self.rates)
+        return pcie_port(card, self.topology.gpus[index].pcie, self.rates)
 
     def _nic_port_like(self, index: int) -> Link:
         """Return the port of GPU *index* for a NIC of which no source states the port."""
@@ -255,7 +258,7 @@ class _Builder:
 
     def _socket_link(self, index: int) -> Link:
         card = self.cards[index]
-        return link("SYS", card, card, is_power9=self._is_power9(index))
+        return link("SYS", card, card, is_power9=self._is_power9(index), rates=self.rates)
 
     def _add_nvlink(self, links: dict[Pair, Link]) -> None:
         """
@@ -277,7 +280,7 @@ class _Builder:
                 node: Device = ("nvswitch", next(numbers))
                 self.nodes[node] = Node(f"NVSwitch {node[1]}")
                 for g in part:
-                    port = nvlink(widest[g], self.cards[g], self.cards[g])
+                    port = nvlink(widest[g], self.cards[g], self.cards[g], self.rates)
                     most = max((rate for pair, rate in self.measured.items() if g in pair and pair in links), default=0.0)
                     rate, source = (most, MEASURED) if most > port.gb_per_s else (port.gb_per_s, port.source)
                     self._join(("gpu", g), node, rate, f"NV{port.nvlinks}", source)
