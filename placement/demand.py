@@ -22,7 +22,9 @@ from placement.choices.hardware import Hardware
 from placement.constants.table import Constants
 from placement.memory import engine_memory, gpu_memory
 from placement.memory.engine_memory import EngineSpace
+from placement.memory.gpu_memory import MIB
 from placement.memory.host_memory import HostNeed, host_need
+from placement.memory.sending import Sent, all_weights, sent
 from placement.models.model import Model
 from placement.timing import generation, stages
 from placement.timing.collectives import US
@@ -104,7 +106,7 @@ def demand(
             footprint, times = _frozen(role, choice, workload, hardware, constants)
         case Part.ROLLOUT, RolloutChoice():
             model = _model(role)
-            space = engine_memory.engine_space(model, choice, workload.batch, hardware, constants)
+            space = _space(model, choice, workload, hardware, constants)
             if space.slots == 0:
                 return _engine_too_small(choice, space)
             footprint, times = _rollout(role, choice, space, workload, hardware, constants)
@@ -133,16 +135,22 @@ def footprint(
         case Part.FROZEN, FrozenChoice():
             return _frozen_footprint(role, choice, workload, constants)
         case Part.ROLLOUT, RolloutChoice():
-            space = engine_memory.engine_space(_model(role), choice, workload.batch, hardware, constants)
+            space = _space(_model(role), choice, workload, hardware, constants)
             return _rollout_footprint(role, space, workload, constants) if space.slots else None
     raise ValueError(f"{choice} is no choice for {part} of {role.name}")
 
 
-def transfer_us(model: Model, gb_per_s: float, constants: Constants) -> int:
+def transfer_us(model: Model, gb_per_s: float, constants: Constants, what: Sent | None = None) -> int:
     """
     Return the time in which new 16-bit weights reach another pool over a link of *gb_per_s*, µs, rounded up.
+
+    Parameters
+    ----------
+    what
+        What passes (`placement.memory.sending.sent`); None for all weights of *model*.
     """
-    us = math.ceil(2 * model.parameters / (gb_per_s * 1e9) / US + stages.separate_sync_us(model, constants))
+    what = what or all_weights(model)
+    us = math.ceil(what.size / (gb_per_s * 1e9) / US + stages.separate_sync_us(what, constants))
     return math.ceil(us * constants.time_factor(Work.SYNC_WEIGHTS))
 
 
@@ -166,7 +174,10 @@ def _frozen(role: Role, choice: FrozenChoice, workload: Workload, hardware: Hard
     model, batch = _model(role), workload.batch
     footprint = _frozen_footprint(role, choice, workload, c)
     work = Work.REF_LOG_PROBS if role.name is RoleName.REF else Work.REWARD
-    return footprint, {work: stages.frozen_forward(role, model, choice, batch, hardware, c)}
+    actor = workload.role(RoleName.ACTOR)
+    # The reference runs in the actor's engine, with its switches.
+    fp8 = role.name is RoleName.REF and actor is not None and actor.train is not None and actor.train.fp8
+    return footprint, {work: stages.frozen_forward(role, model, choice, batch, hardware, c, fp8=fp8)}
 
 
 def _rollout(
@@ -180,8 +191,12 @@ def _rollout(
     model = _model(role)
     footprint = _rollout_footprint(role, space, workload, c)
     times = {Work.GENERATE: generation.generate(model, choice, space, workload, hardware, c)}
+    actor = workload.role(RoleName.ACTOR)
     if not workload.is_hybrid:
-        times[Work.SYNC_WEIGHTS] = stages.receive(model, hardware, c)
+        what = all_weights(model) if actor is None else sent(actor, model, hybrid=False)
+        times[Work.SYNC_WEIGHTS] = stages.receive(what, hardware, c)
+    elif role.rollout is not None and role.rollout.sleep and _adapters(workload, model):
+        times[Work.SYNC_WEIGHTS] = stages.wake(space.weights_mib * MIB, hardware)
     return footprint, times
 
 
@@ -199,6 +214,19 @@ def _frozen_footprint(role: Role, choice: FrozenChoice, workload: Workload, c: C
 def _rollout_footprint(role: Role, space: EngineSpace, workload: Workload, c: Constants) -> Footprint:
     assert role.rollout is not None
     return engine_memory.rollout(space, c, hybrid=workload.is_hybrid, sleeps=role.rollout.sleep)
+
+
+def _space(
+    model: Model, choice: RolloutChoice, workload: Workload, hardware: Hardware, c: Constants
+) -> EngineSpace:
+    return engine_memory.engine_space(model, choice, workload.batch, hardware, c, adapters=_adapters(workload, model))
+
+
+def _adapters(workload: Workload, model: Model) -> float:
+    """Return the bytes of the adapters that an engine is sent in place of all weights; 0 where it is not."""
+    actor = workload.role(RoleName.ACTOR)
+    what = None if actor is None else sent(actor, model, hybrid=workload.is_hybrid)
+    return what.size if what is not None and what.adapters else 0.0
 
 
 def _model(role: Role) -> Model:
@@ -249,9 +277,17 @@ def _takes_too_long(role: Role, cost: Demand, workload: Workload) -> Refusal | N
     )
 
 
-def _hand_over_us(workload: Workload, c: Constants) -> int:
-    """Return the time of handing a step's sequences to the workers and back, µs: each is padded to the longest."""
-    return math.ceil(workload.batch.sequences * longest_tokens(workload.batch) * c.hand_over_ns_per_token / 1e3)
+def _hand_over_us(work: Work, workload: Workload, c: Constants) -> int:
+    """
+    Return the time in which one controller hands a piece of work its batch, µs.
+
+    Engines get the prompts; whoever computes over answers gets sequences that are padded to the longest; a weight sync gets none.
+    """
+    if work is Work.SYNC_WEIGHTS:
+        return 0
+    batch = workload.batch
+    tokens = batch.prompt_tokens if work is Work.GENERATE else longest_tokens(batch)
+    return math.ceil(batch.sequences * tokens * c.hand_over_ns_per_token / 1e3)
 
 
 def _rounded(
@@ -260,17 +296,16 @@ def _rounded(
     """
     Round up: a plan never promises more than the model says.
 
-    Every piece of work has its start, one call to all workers, and all but the weight sync are handed the step's sequences.
+    Every piece of work has its start, one call to all workers, and what it is handed.
     """
     call = c.stage_overhead_us
-    handed = call + _hand_over_us(workload, c)
     done = {work: time for work, time in times.items() if work in wanted}
     return Demand(
         resident_mib=rounded_up(footprint.resident_mib),
         active_mib={work: rounded_up(mib) for work, mib in footprint.active_mib.items() if work in wanted},
         times_us={
             # A calibration scales a piece of work as a whole: what was measured has its start in it.
-            work: math.ceil((math.ceil(time.seconds / US) + (call if work is Work.SYNC_WEIGHTS else handed)) * c.time_factor(work))
+            work: math.ceil((math.ceil(time.seconds / US) + call + _hand_over_us(work, workload, c)) * c.time_factor(work))
             for work, time in done.items()
         },
         bound_by={work: time.bound_by for work, time in done.items()},

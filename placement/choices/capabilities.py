@@ -46,6 +46,11 @@ def runs(compute_capability: tuple[int, int], what: Feature) -> bool:
     return is_amd or compute_capability >= least_capability(what)
 
 
+def multiplies_fp8(compute_capability: tuple[int, int]) -> bool:
+    """Whether tensor cores of a card of *compute_capability* multiply 8-bit floats: Ada and later. Of cards of AMD it is not known."""
+    return compute_capability >= (8, 9)
+
+
 def least_capability(what: Feature) -> tuple[int, int]:
     """Return the lowest compute capability that runs *what*."""
     return _LEAST_OF_CACHE[what] if isinstance(what, KvCache) else _LEAST[what]

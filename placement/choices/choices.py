@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from placement.choices.capabilities import OF_AMD, Feature
+from placement.choices.capabilities import OF_AMD, Feature, multiplies_fp8
 from placement.choices.capabilities import least_capability as least_capability
 from placement.choices.capabilities import runs as runs
 from placement.choices.hardware import Hardware
@@ -129,7 +129,7 @@ def choices(
     to say.
     """
     kind = precision(role, hardware, supported=supported)
-    if kind is None or (supported and not _runs(hardware, _engine(role, part))):
+    if kind is None or (supported and not (_runs(hardware, _engine(role, part)) and _trains_in_its_bits(role, part, hardware))):
         return
     match part:
         case Part.TRAIN:
@@ -170,9 +170,10 @@ def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
         return f"{role.name} asks for {types}, which compute capability {have} does not run (rule supported)"
     if part is Part.TRAIN and not any(_updates(hardware, master) for master in _train_menu(role).master):
         return f"{role.name} asks for a bf16 master, which compute capability {have} does not run (rule supported)"
+    if not _trains_in_its_bits(role, part, hardware):
+        return f"{role.name} asks for training in fp8, which {_no_fp8(hardware)} does not run, as far as is known (rule supported)"
     if part is Part.ROLLOUT and not any(_eight_bits(_rollout_menu(role), hardware, supported=True)):
-        card = "a card of AMD" if hardware.compute_capability == OF_AMD else f"compute capability {have}"
-        return f"{role.name} asks for fp8, which {card} does not run, as far as is known (rule supported)"
+        return f"{role.name} asks for fp8, which {_no_fp8(hardware)} does not run, as far as is known (rule supported)"
     return None
 
 
@@ -254,6 +255,18 @@ def _can_cut(role: Role, hardware: Hardware, tp: int) -> bool:
 
 def _runs(hardware: Hardware, what: Feature) -> bool:
     return runs(hardware.compute_capability, what)
+
+
+def _trains_in_its_bits(role: Role, part: Part, hardware: Hardware) -> bool:
+    """Whether the card has the matrix products that training asks for."""
+    return part is not Part.TRAIN or not _train_menu(role).fp8 or multiplies_fp8(hardware.compute_capability)
+
+
+def _no_fp8(hardware: Hardware) -> str:
+    """Return what cards without 8-bit floats are called."""
+    if hardware.compute_capability == OF_AMD:
+        return "a card of AMD"
+    return f"compute capability {'.'.join(map(str, hardware.compute_capability))}"
 
 
 def _updates(hardware: Hardware, master: Master) -> bool:

@@ -6,6 +6,7 @@ When to modify: the cost model needs one more fact about the hardware.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 
@@ -36,7 +37,7 @@ class Hardware:
     block_nvlink
         For the same sizes, whether all blocks run over NVLink only.
     host_bytes_per_s
-        What each GPU gets to host memory when all of the group copy at once, B/s.
+        What each GPU gets to host memory when all of the group copy at once, B/s; inf where that does not matter.
     """
 
     gpus: int
@@ -48,7 +49,7 @@ class Hardware:
     ring_nvlink: bool
     block_bytes_per_s: tuple[tuple[int, float], ...] = field(default=())
     block_nvlink: tuple[tuple[int, bool], ...] = field(default=())
-    host_bytes_per_s: float = 24e9
+    host_bytes_per_s: float = math.inf
 
     def block(self, tp: int) -> float | None:
         """Return the bandwidth of the TP blocks of size *tp*, B/s; None when the group cannot be cut so; inf for 1."""

@@ -7,7 +7,7 @@ Constants of a user's own: a YAML mapping from name to value, or to value and so
     train_mfu_dense: {value: 0.35, source: profile of our own H100}
 
 The same form stands in a device map under ``inputs: constants:``, and a map can be given in place of a file: what was put in
-place of the shipped values when it was planned is then taken again.
+place of the shipped values when it was planned is then taken again (`placement.maps.replay.constants_of`, which wants a whole map).
 
 When to modify: a constant can be given in another form.
 """
@@ -15,7 +15,6 @@ When to modify: a constant can be given in another form.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from placement.constants.table import Override, allowed, constants, sources
@@ -23,47 +22,8 @@ from placement.errors import InputError
 from placement.text.strict_yaml import Document, dump, load
 from placement.text.suggest import did_you_mean
 
-MAX_BYTES = 1 << 22
-"""No such file is larger, a device map of a large machine neither."""
-
 _KEYS = ("value", "source")
 _MAP = "placement/device-map/v1"
-
-
-def read_file(path: Path) -> tuple[Override, ...]:
-    """
-    Read the constants in *path*.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, or is no file of constants; the message has line, column and excerpt.
-    """
-    return read(read_text(path, what="constants file"), name=str(path))
-
-
-def read_text(path: Path, *, what: str, most: int = MAX_BYTES) -> str:
-    """
-    Return the text of *path*.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is larger than *most* bytes, or no text.
-    """
-    try:
-        with path.expanduser().open("rb") as file:
-            raw = file.read(most + 1)
-    except FileNotFoundError:
-        raise InputError(f"there is no {what} {str(path)!r}") from None
-    except (OSError, RuntimeError) as error:  # RuntimeError: the home of nobody
-        raise InputError(f"cannot read the {what}: {getattr(error, 'strerror', None) or error}", where=str(path)) from None
-    if len(raw) > most:
-        raise InputError(f"larger than {most >> 20} MiB: this is no {what}", where=str(path))
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"this is no text (UTF-8), so no {what}", where=str(path)) from None
 
 
 def read(text: str, *, name: str = "<constants>") -> tuple[Override, ...]:
@@ -87,10 +47,16 @@ def read(text: str, *, name: str = "<constants>") -> tuple[Override, ...]:
     document = load(text, name=name)
     place: tuple[str, ...] = ()
     data = document.data
-    if isinstance(data, Mapping) and data.get("schema") == _MAP:
+    if is_map(document):
         place = ("inputs", "constants")
         inputs = data.get("inputs")
-        data = inputs.get("constants", {}) if isinstance(inputs, Mapping) else {}
+        if not isinstance(inputs, Mapping) or not inputs:
+            raise document.error(
+                "the map does not record what it was planned from (inputs), so not with which constants either: "
+                "write it anew with `placement plan -o FILE`",
+                ("inputs",) if "inputs" in data else (),
+            )
+        data = inputs.get("constants", {})
     elif isinstance(data, Mapping) and "schema" in data:
         raise document.error("this is a document of another kind: constants have no `schema`", ("schema",), key=True)
     if not isinstance(data, Mapping):
@@ -100,6 +66,11 @@ def read(text: str, *, name: str = "<constants>") -> tuple[Override, ...]:
         )
     given = {key: _override(document, place, key, value) for key, value in data.items()}
     return normal(given.values())
+
+
+def is_map(document: Document) -> bool:
+    """Whether *document* is a device map."""
+    return isinstance(document.data, Mapping) and document.data.get("schema") == _MAP
 
 
 def normal(overrides: Iterable[Override]) -> tuple[Override, ...]:

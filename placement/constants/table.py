@@ -2,6 +2,8 @@
 Every number of the cost model that is not physics; ``data/constants.json`` has its unit, its source and how
 it was obtained. A user can put a value of his own in place of each (`Override`).
 
+What links carry is among them, and stands with `topologies.link_rates`, which must not know of `placement`.
+
 When to modify: the cost model needs one more number. A better measurement changes the data file alone.
 """
 
@@ -14,6 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from topologies.link_rates import SHIPPED, Rates, known
 
 FARTHEST = 1000
 """How many times larger or smaller than the shipped value an override may be: beyond, its unit is another."""
@@ -44,6 +48,7 @@ class Constants:
     ray_object_store_most_mib: int
     ray_memory_threshold: float
     matmul_efficiency: float
+    fp8_rate: float
     memory_efficiency: float
     kv_read_efficiency: float
     train_mfu_dense: float
@@ -80,6 +85,34 @@ class Constants:
     hand_over_ns_per_token: float
     pageable_share: float
     best_matmul_share: float
+    unseen_memory_mib: int
+    network_port_efficiency: float
+    nf4_bytes_per_weight: float
+    int4_bytes_per_weight: float
+    nvlink_gen1_x2_gb_per_s: float
+    nvlink_gen2_x1_gb_per_s: float
+    nvlink_gen2_x2_gb_per_s: float
+    nvlink_gen2_x3_gb_per_s: float
+    nvlink_gen3_x12_gb_per_s: float
+    nvlink_gen4_x12_gb_per_s: float
+    nvlink_gen4_x18_gb_per_s: float
+    nvlink_share: float
+    nvlink_unknown_card_gb_per_s_per_link: float
+    xgmi_mi300x_gb_per_s: float
+    xgmi_share: float
+    pcie_gen3_p2p_gb_per_s: float
+    pcie_gen3_across_sockets_gb_per_s: float
+    pcie_gen3_staged_gb_per_s: float
+    pcie_gen4_p2p_gb_per_s: float
+    pcie_gen4_across_sockets_gb_per_s: float
+    pcie_gen4_staged_gb_per_s: float
+    pcie_gen5_p2p_gb_per_s: float
+    pcie_gen5_across_sockets_gb_per_s: float
+    pcie_gen5_staged_gb_per_s: float
+    pcie_p2p_share: float
+    pcie_across_sockets_share: float
+    pcie_staged_share: float
+    power9_across_sockets_gb_per_s: float
 
     def time_factor(self, work: str) -> float:
         """Return by what the predicted time of a piece of work (`placement.workloads.dataflow.Work`) is multiplied."""
@@ -151,6 +184,20 @@ def overridden(overrides: Iterable[Override]) -> Constants:
     return dataclasses.replace(constants(), **values)
 
 
+def is_of_links(name: str) -> bool:
+    """Whether constant *name* is about links: it is in their file, and works through the wiring of a machine (`link_rates`)."""
+    return SHIPPED.has(name)
+
+
+def link_rates(overrides: Iterable[Override]) -> Rates:
+    """Return the numbers of links with *overrides*; those of other constants are left out."""
+    own = {each.name: each for each in overrides if is_of_links(each.name)}
+    return Rates(
+        {name: float(each.value) for name, each in own.items()},
+        {name: each.source for name, each in own.items() if each.source is not None},
+    )
+
+
 def allowed(name: str) -> Range:
     """
     Return what constant *name* may be.
@@ -186,4 +233,4 @@ def sources() -> dict[str, Source]:
 def _records() -> dict[str, dict[str, Any]]:
     text = (Path(__file__).parents[1] / "data" / "constants.json").read_text(encoding="utf-8")
     records: dict[str, dict[str, Any]] = json.loads(text)
-    return records
+    return records | {name: dataclasses.asdict(found) for name, found in known().items()}

@@ -10,10 +10,11 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
-from placement.constants.table import constants
+from placement.constants.table import Constants
+from placement.constants.table import constants as shipped
 from placement.errors import InputError
 from placement.machines.measured import measured_cards, measured_wiring
 from placement.text.suggest import nearest
@@ -21,6 +22,7 @@ from placement.workloads.rules import Rules
 from topologies.cards import Card, card_of
 from topologies.cards import cards as catalogue
 from topologies.domains import Level, domains
+from topologies.link_rates import SHIPPED, Rates
 from topologies.links import DIRECT_KINDS, parse_code
 from topologies.model import Gpu, Topology
 from topologies.peer import blocked
@@ -32,11 +34,11 @@ QUERY = "nvidia-smi --query-gpu=index,name,memory.total,memory.used,uuid,pci.bus
 AMD_QUERY = "rocm-smi --showproductname --showmeminfo vram"
 """The same for AMD."""
 
-CUDA_OVERHEAD_MIB = 700
-"""NVML's total minus what torch sees, where the catalogue has no measurement: 0.4–0.9 GiB on the cards that were measured."""
-
 MIG = "it is in MIG mode, in which jobs see its instances instead of it (`nvidia-smi -i {ids} -mig 0` ends that)"
 """Why a GPU that is divided into instances is not used: they have neither NVLink nor peer-to-peer."""
+
+NOT_NEEDED = "not needed (--smallest gpus)"
+"""Why a GPU that the user did not hide is none of those of a smaller set."""
 
 _MOST_PROCESSES = 3
 _LONGEST_COMMAND = 40
@@ -61,6 +63,10 @@ class Machine:
         GPUs that a plan may use, ascending.
     unusable
         The others, each with the reason.
+    rates
+        What classes of links carry.
+    constants
+        By which what was measured on it is turned into peaks.
     """
 
     topology: Topology
@@ -69,17 +75,27 @@ class Machine:
     reserved_mib: tuple[int, ...]
     usable: tuple[int, ...]
     unusable: Mapping[int, str]
+    rates: Rates = SHIPPED
+    constants: Constants = field(default_factory=shipped)
 
     @functools.cached_property
     def wiring(self) -> Wiring:
         """What carries data in it; `topologies.graph.machine_graph` shows it as a graph."""
-        return measured_wiring(wiring(self.topology), self.cards, constants())
+        return measured_wiring(wiring(self.topology, self.rates), self.cards, self.constants)
 
     def wired(self, wiring: Wiring) -> Self:
         """Return the same machine with *wiring* in place of its own: the same parts, which carry other amounts."""
         other = replace(self)
         other.__dict__["wiring"] = wiring   # where `cached_property` looks before it computes
         return other
+
+    def again(
+        self, rules: Rules, *, visible: Sequence[int] | None, not_needed: Sequence[int] = (), topology: Topology | None = None
+    ) -> Machine:
+        """Return what `resolve` makes of *topology* (None for its own) by other rules and ids, and by the same numbers."""
+        return resolve(
+            topology or self.topology, rules, visible=visible, not_needed=not_needed, constants=self.constants, rates=self.rates
+        )
 
     @functools.cached_property
     def levels(self) -> tuple[tuple[Level, tuple[tuple[int, ...], ...]], ...]:
@@ -128,7 +144,15 @@ class Machine:
         return any(self.has_nvlink(a, b) for i, a in enumerate(self.usable) for b in self.usable[i + 1 :])
 
 
-def resolve(topology: Topology, rules: Rules, *, visible: Sequence[int] | None = None) -> Machine:
+def resolve(
+    topology: Topology,
+    rules: Rules,
+    *,
+    visible: Sequence[int] | None = None,
+    not_needed: Sequence[int] = (),
+    constants: Constants | None = None,
+    rates: Rates = SHIPPED,
+) -> Machine:
     """
     Return *topology* as a machine to plan on.
 
@@ -136,16 +160,23 @@ def resolve(topology: Topology, rules: Rules, *, visible: Sequence[int] | None =
     ----------
     visible
         Physical ids that CUDA_VISIBLE_DEVICES leaves; None when it hides nothing.
+    not_needed
+        Physical ids that the smallest set of GPUs leaves out.
+    constants
+        By which what was measured on it is turned into peaks, and what cards keep for themselves; None for the shipped ones.
+    rates
+        What classes of links carry.
 
     Raises
     ------
     InputError
         If a GPU's card or memory is unknown, a visible id does not exist, or no GPU is left.
     """
+    c = shipped() if constants is None else constants
     some = next((gpu.index for gpu in topology.gpus if gpu.is_named), 0)
     cards = tuple(_card(topology, gpu.index if gpu.is_named else some) for gpu in topology.gpus)
-    capacity = tuple(_capacity_mib(topology, index, card) for index, card in enumerate(cards))
-    unusable = _unusable(topology, rules, visible)
+    capacity = tuple(_capacity_mib(topology, index, card, c) for index, card in enumerate(cards))
+    unusable = _unusable(topology, rules, visible, not_needed)
     usable = tuple(g.index for g in topology.gpus if g.index not in unusable)
     if not usable:
         reasons = "; ".join(f"GPU {index}: {why}" for index, why in unusable.items())
@@ -154,7 +185,7 @@ def resolve(topology: Topology, rules: Rules, *, visible: Sequence[int] | None =
         rules.reserve.of_mib(mib) + (gpu.memory_used_mib or 0)
         for mib, gpu in zip(capacity, topology.gpus, strict=True)
     )
-    return Machine(topology, measured_cards(topology, cards, constants()), capacity, reserved, usable, unusable)
+    return Machine(topology, measured_cards(topology, cards, c), capacity, reserved, usable, unusable, rates, c)
 
 
 def _card(topology: Topology, index: int) -> Card:
@@ -238,20 +269,21 @@ def id_ranges(ids: Iterable[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def _capacity_mib(topology: Topology, index: int, card: Card) -> int:
-    """Return what torch sees: the stated total less the card's own overhead."""
+def _capacity_mib(topology: Topology, index: int, card: Card, c: Constants) -> int:
+    """Return what torch sees: the total less what logs of the card show that it does not see, or what it sees less of most cards."""
     stated = topology.gpus[index].memory_mib
-    if stated is None or stated == card.total_mib:
-        return card.torch_mib
-    overhead = card.total_mib - card.torch_mib or CUDA_OVERHEAD_MIB
-    return max(stated - overhead, 1)
+    unseen = card.total_mib - card.torch_mib if card.torch_is_logged else c.unseen_memory_mib
+    return max((card.total_mib if stated is None else stated) - unseen, 1)
 
 
-def _unusable(topology: Topology, rules: Rules, visible: Sequence[int] | None) -> dict[int, str]:
+def _unusable(
+    topology: Topology, rules: Rules, visible: Sequence[int] | None, not_needed: Sequence[int]
+) -> dict[int, str]:
     n = len(topology.gpus)
-    for index in visible or ():
-        if not 0 <= index < n:
-            raise InputError(f"--visible names GPU {index}; this machine has GPUs 0 to {n - 1}")
+    for what, ids in (("--visible", visible or ()), ("not_needed", not_needed)):
+        for index in ids:
+            if not 0 <= index < n:
+                raise InputError(f"{what} names GPU {index}; this machine has GPUs 0 to {n - 1}")
     reasons = {}
     divided = _divided(topology)
     for gpu in topology.gpus:
@@ -260,6 +292,8 @@ def _unusable(topology: Topology, rules: Rules, visible: Sequence[int] | None) -
             reasons[gpu.index] = "no source names it"
         elif visible is not None and gpu.index not in visible:
             reasons[gpu.index] = "hidden by --visible or CUDA_VISIBLE_DEVICES"
+        elif gpu.index in not_needed:
+            reasons[gpu.index] = NOT_NEEDED
         elif gpu.mig is not None and gpu.mig.enabled:
             reasons[gpu.index] = MIG.format(ids=divided[gpu.host])
         elif rules.busy_mib is not None and used > rules.busy_mib:

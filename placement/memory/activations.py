@@ -31,17 +31,21 @@ def kept_for_backward(
 ) -> float:
     """Return the bytes of activations that the backward pass needs."""
     if engine is Engine.MEGATRON:
-        # Sequence parallelism with selective recomputation (Korthikanti et al. 2022, table 2). The first
-        # pipeline stage holds a micro-batch for every stage behind it.
+        # Sequence parallelism (Korthikanti et al. 2022, table 2). Selective recomputation leaves out the core of attention, of which
+        # FlashAttention keeps nothing in any case; full recomputation keeps the input of every layer, and the rest of the one that is
+        # worked on. The first pipeline stage holds a micro-batch for every stage behind it.
         in_flight = min(choice.pp, micro_batches)
-        per_layer = tokens * model.hidden * (18 + 4 * model.ffn / model.hidden)
-        return per_layer * model.layers / (choice.tp * choice.pp) * in_flight
+        layers = model.layers / choice.pp * in_flight / choice.tp
+        whole = tokens * kept_bytes_per_layer(model, Recompute.NONE)
+        inputs = tokens * kept_bytes_per_layer(model, Recompute.FULL)
+        return inputs * layers + (whole - inputs) / choice.tp if recompute is Recompute.FULL else whole * layers
     # A checkpoint or more per layer, and what a layer needs beside them while it is worked on.
     parts = choice.tp * choice.sp
     kept = tokens * kept_bytes_per_layer(model, recompute) / parts
     checkpoint = 2 * tokens * model.hidden / parts
     others = max(working_set(model, tokens, choice, c) - (kept - checkpoint), 0.0)
-    return kept * model.layers / choice.pp + others
+    # Plans have no pipeline here; published runs do, of which the first stage holds a micro-batch for every stage behind it.
+    return kept * model.layers / choice.pp * min(choice.pp, micro_batches) + others
 
 
 def kept_bytes_per_layer(model: Model, recompute: Recompute) -> float:

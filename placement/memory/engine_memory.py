@@ -51,6 +51,7 @@ def engine_space(
     c: Constants,
     *,
     linear_bytes: float | None = None,
+    adapters: float = 0.0,
 ) -> EngineSpace:
     """
     Return how the engine divides its claim.
@@ -63,11 +64,14 @@ def engine_space(
     ----------
     linear_bytes
         Bytes of a weight of the linear layers where an engine has others than its choice says; embeddings keep 16 bits.
+    adapters
+        Bytes of LoRA's adapters that stand beside the base; engines copy the first factor of each to all of their GPUs, and both are
+        counted so.
     """
     claim = choice.gpu_memory_utilization * hardware.total_mib
     embeddings = model.embedding_parameters
     each = bytes_of_linear_weights(choice) if linear_bytes is None else linear_bytes
-    weights = (2 * embeddings + each * (model.parameters - embeddings)) / choice.tp / MIB
+    weights = ((2 * embeddings + each * (model.parameters - embeddings)) / choice.tp + adapters) / MIB
     activation = _profiled(model, choice, c) / MIB
     nccl = {1: c.engine_nccl_mib_tp1, 2: c.engine_nccl_mib_tp2}.get(choice.tp, c.engine_nccl_mib_tp4)
     kv = claim - weights - activation - nccl

@@ -17,6 +17,7 @@ from placement.choices.footprints import Footprint, Piece, Pieces
 from placement.constants.table import Constants
 from placement.memory.activations import kept_bytes_per_layer as kept_bytes_per_layer
 from placement.memory.activations import kept_for_backward, working_set
+from placement.memory.sending import sends_adapters
 from placement.memory.states import FULL_SHARDING, bytes_per_parameter
 from placement.memory.states import State as State
 from placement.memory.states import frozen_weights as frozen_weights
@@ -25,7 +26,7 @@ from placement.memory.states import state as state
 from placement.memory.states import trained_parameters as trained_parameters
 from placement.models.model import Model
 from placement.workloads.dataflow import Work
-from placement.workloads.workload import Batch, Engine, Offload, Role, RoleName
+from placement.workloads.workload import Batch, Engine, Offload, Role, RoleName, TrainMenu
 
 MIB = 2**20
 PIECES = {piece.value: piece for piece in Piece}
@@ -57,7 +58,7 @@ def train(
     each_logit = c.logit_bytes_per_token_and_vocab - (4 if role.train.compiled else 0)
     per_token = each_logit * model.vocab / (choice.tp * choice.sp) if has_logits else 0.0
     gather = _gather(role.engine, model, choice, streamed=streamed)
-    kept = role.train.recompute
+    kept = role.recompute
     activations = kept_for_backward(role.engine, model, choice, updates.peak_tokens, updates.micro_batches, c, kept)
     pieces = functools.partial(_pieces, _context_mib(c.train_overhead_mib, choice, c))
     forward = pieces(
@@ -72,7 +73,7 @@ def train(
         weights=weights,
         gradients=gradients,
         optimizer=optimizer,
-        gathered=gather + _unscattered(role, model, choice, streamed=streamed),
+        gathered=gather + _unscattered(role, model, choice, streamed=streamed) + _dequantized(role.train, model, choice),
         activations=activations,
         logits=updates.peak_tokens * per_token,
     )
@@ -83,12 +84,13 @@ def train(
     update = _at_least(update, load)
     if role.name is RoleName.CRITIC:
         return Footprint(idle, {Work.VALUES: forward, Work.UPDATE_CRITIC: update}, load)
-    # New weights leave the shards tensor by tensor; the largest is the embedding. Between pools two buckets
-    # are in flight.
+    # New weights leave the shards tensor by tensor; the largest is the embedding. Adapters leave layer by layer, each put together with
+    # its base (verl's layered_summon). Between pools two buckets are in flight; they have their size whatever passes.
+    adapters = sends_adapters(role, hybrid=hybrid)
     sync = pieces(
         weights=0.0 if streamed else held.weights,
         optimizer=waiting_optimizer,
-        gathered=4 * model.vocab * model.hidden,
+        gathered=_layer_to_send(role.engine, model, choice, streamed=streamed) if adapters else 4 * model.vocab * model.hidden,
         buckets=0 if hybrid else 2 * c.sync_bucket_mib * MIB,
     )
     working = {Work.OLD_LOG_PROBS: forward, Work.UPDATE_ACTOR: update, Work.SYNC_WEIGHTS: sync}
@@ -141,7 +143,8 @@ def _context_mib(overhead_mib: float, choice: TrainChoice | FrozenChoice, c: Con
     Ranks have a communicator for each kind of parallelism that joins them to others.
     """
     joined = (choice.tp, choice.pp, choice.sp, choice.ep, choice.shards)
-    return overhead_mib - c.nccl_mib_4 + sum(nccl_mib(gpus, c) for gpus in joined)
+    # A user's overhead may be less than the buffers that it is said to count.
+    return max(overhead_mib - c.nccl_mib_4, 0.0) + sum(nccl_mib(gpus, c) for gpus in joined)
 
 
 def nccl_mib(gpus: int, c: Constants) -> float:
@@ -174,8 +177,24 @@ def _unscattered(role: Role, model: Model, choice: TrainChoice, *, streamed: boo
     return _two_layers(model, choice) * trained_parameters(role, model) / model.parameters
 
 
+def _dequantized(train: TrainMenu, model: Model, choice: TrainChoice) -> float:
+    """
+    Return the bytes of the largest linear weight in 16 bits, where frozen ones are kept in fewer: it is multiplied with as such.
+
+    QLoRA (Dettmers et al. 2023, section 3): weights are dequantized when they are used, in the forward pass and in the backward pass.
+    """
+    is_quantized = train.lora > 0 and train.frozen_bytes is not None and train.frozen_bytes < 2
+    return 2 * model.hidden * model.ffn / choice.tp if is_quantized else 0.0
+
+
 def _two_layers(model: Model, choice: TrainChoice | FrozenChoice) -> float:
     return (2 * min(model.layers, 2) * model.layer_parameters + 2 * model.vocab * model.hidden) / choice.tp
+
+
+def _layer_to_send(engine: Engine, model: Model, choice: TrainChoice, *, streamed: bool) -> float:
+    """Return the bytes of one layer, in the precision in which it is kept, that is put together to take adapters out."""
+    each = bytes_per_parameter(engine, choice)[0]
+    return each * model.layer_parameters / choice.tp if _is_gathered(engine, choice, streamed=streamed) else 0.0
 
 
 def _loading(engine: Engine, model: Model, choice: TrainChoice | FrozenChoice, *, streamed: bool) -> float:

@@ -17,6 +17,7 @@ from typing import assert_never
 from placement.choices.choices import Choice, FrozenChoice, RolloutChoice, TrainChoice
 from placement.constants.table import Constants
 from placement.memory.gpu_memory import MIB
+from placement.memory.sending import sends_adapters
 from placement.memory.states import bytes_per_parameter, frozen_weights, is_streamed, state
 from placement.models.model import Model
 from placement.workloads.workload import Engine, Offload, Role, RoleName, Workload
@@ -126,10 +127,10 @@ def _rollout(model: Model, choice: RolloutChoice, workload: Workload, c: Constan
     actor = workload.role(RoleName.ACTOR)
     if not workload.is_hybrid:
         return _need(0.0, 0.0, share, c.host_process_mib + c.sync_bucket_mib)
-    # It starts with empty weights, which the first sync fills. Asleep it drops them (level 2), but with adapters, which alone are
-    # synced, it keeps them on the host (level 1).
-    keeps = actor is not None and actor.train is not None and actor.train.lora > 0
-    return _need(share if keeps else 0.0, 0.0, 0.0, c.host_process_mib)
+    # It starts with empty weights, which the first sync fills. Asleep it drops them (level 2), but where adapters alone are synced it
+    # keeps them on the host (level 1), in pinned memory.
+    keeps = actor is not None and sends_adapters(actor, hybrid=True) and (actor.rollout is None or actor.rollout.sleep)
+    return _need(c.host_pinned_rounding * share if keeps else 0.0, 0.0, 0.0, c.host_process_mib)
 
 
 def _loading(role: Role, whole: float, share: float, *, gpus: int) -> float:

@@ -58,9 +58,11 @@ class State:
 def trained_parameters(role: Role, model: Model) -> float:
     """Return how many parameters *role* trains: all, or those of its LoRA adapters on all linear layers."""
     assert role.train is not None
-    rank = role.train.lora
-    if rank == 0:
-        return model.parameters
+    return adapter_parameters(model, role.train.lora) if role.train.lora else model.parameters
+
+
+def adapter_parameters(model: Model, rank: int) -> int:
+    """Return the parameters of LoRA adapters of *rank* on all linear layers."""
     query, key = model.heads * model.head_dim, model.kv_heads * model.head_dim
     # An adapter of rank r on a matrix (a, b) has r · (a + b) parameters: query and output, key and value,
     # three of the FFN.

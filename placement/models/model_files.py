@@ -14,6 +14,7 @@ from typing import Any
 
 from placement.errors import InputError
 from placement.models.model_limits import shown
+from placement.text.text_files import read_bytes
 
 MAX_CONFIG_BYTES = 1 << 22
 """A `config.json` has a few KB; with a thousand names of classes or quantised layers some hundred."""
@@ -85,15 +86,13 @@ def check_weights(config: Mapping[str, Any], file: Path, parameters: int) -> Non
 
 def _bytes(file: Path, most: int) -> bytes:
     try:
-        if not stat.S_ISREG(file.stat().st_mode):  # a pipe would let us wait for ever
-            raise InputError("cannot read the model's configuration: this is no file", where=str(file))
-        with file.open("rb") as opened:
-            raw = opened.read(most + 1)
-    except InputError:
-        raise
+        is_file = stat.S_ISREG(file.stat().st_mode)
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise InputError(f"cannot read the model's configuration: {reason}", where=str(file)) from None
+    if not is_file:  # a pipe would let us wait for ever
+        raise InputError("cannot read the model's configuration: this is no file", where=str(file))
+    raw = read_bytes(file, what="model's configuration", most=most)
     if len(raw) > most:
         raise InputError(f"larger than {most >> 20} MiB: this describes no model", where=str(file))
     return raw

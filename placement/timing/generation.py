@@ -7,8 +7,10 @@ When to modify: how engines batch, or a term of a decode step.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from placement.choices.choices import RolloutChoice
+from placement.choices.eight_bits import linear_flops_per_token, saved_s
 from placement.choices.hardware import Hardware
 from placement.constants.table import Constants
 from placement.memory.engine_memory import EngineSpace, bytes_of_linear_weights, kv_bytes_per_token
@@ -17,7 +19,10 @@ from placement.timing.collectives import US, all_reduce_alpha_s, small_all_reduc
 from placement.timing.lengths import fullest_answers, mean_context, thinning
 from placement.timing.passes import Timed, flops_per_token, over_block, timed, tp_all_reduce_s
 from placement.workloads.dataflow import generated_sequences
-from placement.workloads.workload import Schedule, Workload
+from placement.workloads.workload import Quantization, Schedule, Workload
+
+NO_ROOM = "sequences fit the KV cache"
+"""What a stage is bound by where the cache holds fewer sequences than the engine may run; in front of it stands how many of how many."""
 
 TAIL_POINTS = 32
 """Points of the midpoint rule for the tail of a mixture of experts; all else has a closed form."""
@@ -37,59 +42,91 @@ def generate(
     Lengths spread as `placement.timing.lengths.thinning` says. While prompts wait all slots are busy; then the batch thins out,
     to the end of the longest answer, and the slowest engine is the one that has both that answer and the most tokens.
     Fully asynchronous generation has no such tail: its slots are always busy, and at every weight sync the sequences under
-    way are computed anew with the new weights. Each part of a step is constant, or linear in the sequences or their
-    contexts, so that the sum over all steps needs their totals alone: the steps, the tokens, and their mean context.
+    way are computed anew with the new weights. It keeps as many under way as are fastest (`_under_way`). Each part of a step is
+    constant, or linear in the sequences or their contexts, so that the sum over all steps needs their totals alone: the steps, the
+    tokens, and their mean context.
+
+    Where the KV cache holds fewer sequences than the engine may run, the steps that this adds are a share of their own.
     """
     batch = workload.batch
     mean = batch.response_mean_tokens
     sequences = -(-generated_sequences(workload) // choice.replicas)
-    slots = min(space.slots, sequences)
+    allowed = min(choice.max_num_seqs, sequences)
+    slots = min(space.slots, allowed)
     context = mean_context(batch)
-    prompts = _prompts_per_engine(workload, choice.replicas) * batch.prompt_tokens
-    if workload.schedule is Schedule.ASYNC:
-        tokens, tail = float(sequences * mean), 0
-        full = tokens / slots
-        computed = prompts + slots * context
-        computed_context = context
-    else:
-        fullest = fullest_answers(batch, sequences, choice.replicas)
-        tokens, tail = sequences * mean * fullest, batch.response_max_tokens
-        full = (sequences - slots) * mean * fullest / slots
-        computed, computed_context = prompts, batch.prompt_tokens
-    steps = full + tail
+    is_async = workload.schedule is Schedule.ASYNC
+    fullest = 1.0 if is_async else fullest_answers(batch, sequences, choice.replicas)
+    tokens = sequences * mean * fullest
 
     memory = hardware.memory_bytes_per_s
     flops = hardware.flops * c.matmul_efficiency * choice.tp
-    read = steps * model.active_parameters
-    if model.experts:
-        read += (model.parameters - model.active_parameters) * _steps_reading_experts(
-            model, slots, full, tail, thinning(batch)
-        )
-    # Of 8 bits are linear weights alone; products still run at the 16-bit rate, as no other is known of the cards.
-    weights = 2 * read - (2 - bytes_of_linear_weights(choice)) * (read - steps * model.embedding_parameters)
-    kv_bytes = kv_bytes_per_token(model, choice)
+    saved = 0.0
+    if choice.quantization is Quantization.FP8:
+        saved = saved_s(linear_flops_per_token(model) / choice.tp, hardware, c)
     start, reducing = _decode_all_reduce_s(model, choice.tp, hardware, c)
+    overhead = (c.decode_overhead_us + c.decode_overhead_us_per_layer * model.layers) * US
+
+    def stepping(busy: int) -> tuple[float, float, float]:
+        """Return what the steps take whatever is in them, with *busy* slots: reading weights, all-reduces' starts, overhead."""
+        if is_async:
+            full, tail = tokens / busy, 0
+        else:
+            full, tail = (sequences - busy) * mean * fullest / busy, batch.response_max_tokens
+        steps = full + tail
+        read = steps * model.active_parameters
+        if model.experts:
+            read += (model.parameters - model.active_parameters) * _steps_reading_experts(
+                model, busy, full, tail, thinning(batch)
+            )
+        # Of 8 bits are linear weights alone, and, where the card multiplies them, the products with them.
+        weights = 2 * read - (2 - bytes_of_linear_weights(choice)) * (read - steps * model.embedding_parameters)
+        return weights / choice.tp / (memory * c.memory_efficiency), 2 * model.layers * steps * start, steps * overhead
+
+    again = 0.0
+    if is_async:
+        # Contexts are put into the cache again in passes of `engine_batched_tokens`, each with its all-reduces.
+        reduced = tp_all_reduce_s(model, c.engine_batched_tokens, choice.tp, hardware, c) / c.engine_batched_tokens
+        again = context * (flops_per_token(model, context, c) / flops - saved + 2 * model.layers * reduced)
+        slots, allowed = (_under_way(most, lambda busy: sum(stepping(busy)) + busy * again) for most in (slots, allowed))
+    spent, (reading, starting, idling) = sum(stepping(slots)), stepping(allowed)
+    computed = _prompts_per_engine(workload, choice.replicas) * batch.prompt_tokens
     return timed(
         [
-            ("decode: reading weights", weights / choice.tp / (memory * c.memory_efficiency)),
-            ("decode: reading the KV cache", tokens * context * kv_bytes / (memory * c.kv_read_efficiency)),
+            ("decode: reading weights", reading),
+            ("decode: reading the KV cache", tokens * context * kv_bytes_per_token(model, choice) / (memory * c.kv_read_efficiency)),
             ("decode: sampling", tokens * model.vocab * c.sampler_bytes_per_sequence_and_vocab / (memory * c.memory_efficiency)),
-            ("decode: compute", tokens * 2 * model.active_parameters / flops),
-            (
-                f"decode: {over_block(hardware, choice.tp)}",
-                2 * model.layers * (steps * start + tokens * reducing),
-            ),
-            (
-                "decode: engine overhead",
-                steps * (c.decode_overhead_us + c.decode_overhead_us_per_layer * model.layers) * US,
-            ),
+            ("decode: compute", tokens * (2 * model.active_parameters / flops - saved)),
+            (f"decode: {over_block(hardware, choice.tp)}", starting + 2 * model.layers * tokens * reducing),
+            ("decode: engine overhead", idling),
+            (f"decode: only {slots} of {allowed} {NO_ROOM}", spent - (reading + starting + idling)),
             (
                 "prefill",
-                computed * flops_per_token(model, computed_context, c) / flops
+                computed * (flops_per_token(model, batch.prompt_tokens, c) / flops - saved)
                 + 2 * model.layers * tp_all_reduce_s(model, computed, choice.tp, hardware, c),
             ),
+            ("computing interrupted answers anew", slots * again),
         ]
     )
+
+
+def _under_way(most: int, seconds: Callable[[int], float]) -> int:
+    """
+    Return how many sequences, at most *most*, fully asynchronous generation keeps under way: as many as are fastest.
+
+    Those that run share the steps, and at the weight sync each is computed anew. Trainers bound how many they start (verl's
+    ``max_concurrent_samples``, slime's pool of tasks in flight), so that an engine with more slots need not fill them.
+
+    Parameters
+    ----------
+    seconds
+        The time with so many under way. It is convex: the steps are ``tokens/b``, the share of experts that they read
+        ``(1 - u^b)/b``, and what is computed anew is linear; so bisection finds the smallest of the best.
+    """
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if seconds(middle) <= seconds(middle + 1) else (middle + 1, high)
+    return low
 
 
 def _prompts_per_engine(workload: Workload, replicas: int) -> float:

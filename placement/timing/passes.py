@@ -15,6 +15,7 @@ from operator import itemgetter
 
 from placement.choices.batches import Cut
 from placement.choices.choices import FrozenChoice, TrainChoice
+from placement.choices.eight_bits import saved_s
 from placement.choices.hardware import Hardware
 from placement.constants.table import Constants
 from placement.models.model import Model
@@ -66,6 +67,8 @@ class MicroBatch:
     crossings
         How often the activations of a layer pass between ranks that share sequences or experts: forward, backward, and where the forward
         pass is computed again.
+    in_8_bits
+        FLOP per token, of all, that are products of 8-bit floats.
     """
 
     flops_per_token: float
@@ -75,6 +78,7 @@ class MicroBatch:
     scattered: float = 0.0
     streamed: float = 0.0
     crossings: int = 1
+    in_8_bits: float = 0.0
 
 
 def timed(shares: Iterable[Share]) -> Timed:
@@ -104,6 +108,8 @@ def passes(
     share = each.mfu if model.experts else mfu(each.mfu, hardware, c)
     rate = hardware.flops * share * choice.tp * choice.pp * choice.sp
     compute = each.flops_per_token * cut.tokens * count / rate
+    if each.in_8_bits:
+        compute -= saved_s(each.in_8_bits * cut.tokens * count / (choice.tp * choice.pp * choice.sp), hardware, c)
     layers = model.layers / choice.pp * count
     reducing = each.reduces * layers * tp_all_reduce_s(model, cut.tokens / choice.sp, choice.tp, hardware, c)
     sequences = each.crossings * layers * sequence_exchange_s(model, cut.tokens, choice, hardware, c)

@@ -12,8 +12,10 @@ import dataclasses
 
 from placement.choices.batches import cut, mean_tokens
 from placement.choices.choices import FrozenChoice, TrainChoice
+from placement.choices.eight_bits import linear_flops_per_token
 from placement.choices.hardware import Hardware
 from placement.constants.table import Constants
+from placement.memory.sending import Sent, sent
 from placement.memory.states import (
     FULL_SHARDING,
     bytes_per_parameter,
@@ -23,7 +25,7 @@ from placement.memory.states import (
     trained_parameters,
 )
 from placement.models.model import Model
-from placement.timing.collectives import US, gather_s
+from placement.timing.collectives import US, alpha_s, gather_s
 from placement.timing.exchanges import gb
 from placement.timing.lengths import fullest_rank
 from placement.timing.passes import (
@@ -50,7 +52,8 @@ def forward(
     weights = state(role, model, choice).weights
     streamed = weights if is_streamed(role.engine, choice.offload, choice.zero) else 0.0
     whole = cut(batch, dp=choice.dp, micro_batch_tokens=choice.micro_batch_tokens, updates=1)
-    each = _forward(model, batch, c, streamed=streamed, gathers=1 if choice.zero >= FULL_SHARDING else 0)
+    assert role.train is not None
+    each = _forward(model, batch, c, streamed=streamed, gathers=1 if choice.zero >= FULL_SHARDING else 0, fp8=role.train.fp8)
     shares = passes(role.engine, model, choice, whole, each, hardware, c)
     return timed([*shares, _waking(role, choice, weights, hardware, c)])
 
@@ -72,18 +75,19 @@ def update(
     # keeps them until the update.
     in_fp32 = choice.zero >= FULL_SHARDING
     of_gradients = 4 if in_fp32 else bytes_per_parameter(role.engine, choice)[1]
-    # The forward pass is computed again under full recomputation; Megatron's selective one leaves the exchanges out.
-    again = role.engine is Engine.FSDP and role.train.recompute is Recompute.FULL
+    # All of the forward pass is computed again under full recomputation; selective forms leave the exchanges out.
+    again = role.recompute is Recompute.FULL
+    # Backward costs as much for the inputs and again for the weights: 6P; LoRA does without the latter: 4P.
+    times = 2 if role.train.lora else 3
     each = MicroBatch(
-        # Backward costs as much for the inputs and again for the weights: 6P; LoRA does without the latter:
-        # 4P.
-        flops_per_token=(2 if role.train.lora else 3) * flops_per_token(model, mean_tokens(batch), c),
+        flops_per_token=times * flops_per_token(model, mean_tokens(batch), c),
         mfu=c.train_mfu_moe if model.experts else c.train_mfu_dense,
-        reduces=4,
+        reduces=6 if again else 4,
         gathers=2 if in_fp32 else 0,
         scattered=of_gradients * trained if choice.zero >= 2 else 0.0,
         streamed=2 * held.weights + held.gradients if streamed else 0.0,
         crossings=3 if again else 2,
+        in_8_bits=times * linear_flops_per_token(model) if role.train.fp8 else 0.0,
     )
     updates = cut(
         batch, dp=choice.dp, micro_batch_tokens=choice.micro_batch_tokens, updates=batch.minibatches
@@ -112,15 +116,17 @@ def send(
     """
     Return the actor's time of handing over its new weights, put together from all shards.
 
-    ``(n-1)/n`` of the 16-bit weights pass every link: the volume of DeepSpeed-Chat's gathering, an upper
-    bound.
+    ``(n-1)/n`` of the 16-bit weights, or of the adapters, pass every link: the volume of DeepSpeed-Chat's gathering, an upper
+    bound. Tensors are put together, and loaded by the engine, one by one.
     """
-    size = 2 * model.parameters
+    what = sent(role, model, hybrid=hybrid)
     ring, nvlink, memory = hardware.ring_bytes_per_s, hardware.ring_nvlink, hardware.memory_bytes_per_s
     weights = state(role, model, choice).weights
+    each = c.sync_tensor_us * US + gather_start_s(role.engine, choice, hardware, c)
     shares = [
-        (f"resharding over {gb(ring)}", gather_s(size, hardware.gpus, ring, nvlink=nvlink, c=c, memory_bytes_per_s=memory)),
-        _fixed(c.hybrid_sync_overhead_us if hybrid else separate_sync_us(model, c)),
+        (f"resharding over {gb(ring)}", gather_s(what.size, hardware.gpus, ring, nvlink=nvlink, c=c, memory_bytes_per_s=memory)),
+        _fixed(c.hybrid_sync_overhead_us if hybrid else c.separate_sync_overhead_us),
+        ("tensors of the weight sync, one by one", what.tensors * each),
         _waking(role, choice, weights, hardware, c),
     ]
     if is_streamed(role.engine, choice.offload, choice.zero):
@@ -128,18 +134,40 @@ def send(
     return timed(shares)
 
 
-def receive(model: Model, hardware: Hardware, c: Constants) -> Timed:
+def gather_start_s(engine: Engine, choice: TrainChoice, hardware: Hardware, c: Constants) -> float:
+    """
+    Return how long the all-gather takes to start that puts one tensor together.
+
+    FSDP gathers it from all that hold a shard of it, Megatron from the TP ranks: what its experts are spread over comes many at once.
+    """
+    if engine is Engine.FSDP:
+        ranks, width, nvlink = choice.shards, hardware.ring_bytes_per_s, hardware.ring_nvlink
+    else:
+        ranks, width, nvlink = choice.tp, hardware.block(choice.tp) or 0.0, hardware.is_block_nvlink(choice.tp)
+    return alpha_s(ranks, width, nvlink=nvlink, c=c) if ranks > 1 else 0.0
+
+
+def receive(what: Sent, hardware: Hardware, c: Constants) -> Timed:
     """Return the time in which new weights pass along the ring of a rollout on GPUs of its own."""
     ring = hardware.ring_bytes_per_s
-    passing = 2 * model.parameters / (ring * c.ring_efficiency) if hardware.gpus > 1 else 0.0
+    passing = what.size / (ring * c.ring_efficiency) if hardware.gpus > 1 else 0.0
     return timed(
-        [(f"weights along the rollout's ring at {gb(ring)}", passing), _fixed(separate_sync_us(model, c))]
+        [(f"weights along the rollout's ring at {gb(ring)}", passing), _fixed(separate_sync_us(what, c))]
     )
 
 
-def separate_sync_us(model: Model, c: Constants) -> float:
+def wake(weights: float, hardware: Hardware) -> Timed:
+    """
+    Return the time in which *weights* bytes of an engine go to host memory as it sleeps (level 1), and come back as it wakes.
+
+    vLLM's allocator keeps them in pinned memory, and copies them at every sleep. At level 2 they are dropped, and come with the sync.
+    """
+    return timed([("the engine's weights to and from host memory (sleep level 1)", 2 * weights / hardware.host_bytes_per_s)])
+
+
+def separate_sync_us(what: Sent, c: Constants) -> float:
     """Return the time of a sync between pools beside its bytes, µs: tensors go one by one."""
-    return c.separate_sync_overhead_us + c.sync_tensor_us * model.tensors
+    return c.separate_sync_overhead_us + c.sync_tensor_us * what.tensors
 
 
 def _fixed(us: float) -> Share:
@@ -160,25 +188,31 @@ def _waking(role: Role, choice: TrainChoice, size: float, hardware: Hardware, c:
 
 
 def frozen_forward(
-    role: Role, model: Model, choice: FrozenChoice, batch: Batch, hardware: Hardware, c: Constants
+    role: Role, model: Model, choice: FrozenChoice, batch: Batch, hardware: Hardware, c: Constants, *, fp8: bool = False
 ) -> Timed:
     """
     Return the time of a frozen role's forward pass; weights that wait on the host are fetched, then dropped.
+
+    Parameters
+    ----------
+    fp8
+        Whether its matrix products run in 8 bits, as those of the actor whose engine it shares.
     """
     weights = frozen_weights(role, model, choice)
     streamed = is_streamed(role.engine, choice.offload)
     whole = cut(batch, dp=choice.dp, micro_batch_tokens=batch.micro_batch_tokens, updates=1)
-    each = _forward(model, batch, c, streamed=weights if streamed else 0.0)
+    each = _forward(model, batch, c, streamed=weights if streamed else 0.0, fp8=fp8)
     shares = passes(role.engine, model, choice, whole, each, hardware, c)
     fetched = 0.0 if streamed or choice.offload is Offload.NONE else weights
     return timed([*shares, (OFFLOAD, fetched / (hardware.host_bytes_per_s * c.pageable_share))])
 
 
-def _forward(model: Model, batch: Batch, c: Constants, *, streamed: float, gathers: int = 1) -> MicroBatch:
+def _forward(model: Model, batch: Batch, c: Constants, *, streamed: float, gathers: int = 1, fp8: bool = False) -> MicroBatch:
     return MicroBatch(
         flops_per_token=flops_per_token(model, mean_tokens(batch), c),
         mfu=c.forward_mfu_moe if model.experts else c.forward_mfu_dense,
         reduces=2,
         gathers=gathers,
         streamed=streamed,
+        in_8_bits=linear_flops_per_token(model) if fp8 else 0.0,
     )

@@ -75,6 +75,13 @@ RULES = (
     ),
     Rule("supported", "on", "on, off", "Engine and precision need a chip that can run them."),
     Rule(
+        "even_batch",
+        "off (a plan says it)",
+        "on, off",
+        "Data-parallel ranks of fsdp and megatron get as many sequences as each other, of a step and of a minibatch: verl and most other "
+        "trainers refuse what is uneven.",
+    ),
+    Rule(
         "affinity",
         "on (a wish)",
         "on, off",

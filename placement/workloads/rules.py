@@ -83,6 +83,8 @@ class Rules:
         A GPU of which other processes hold more is not used; None: all are.
     supported
         Engine and precision need a chip that can run them.
+    even_batch
+        Data-parallel ranks get as many sequences as each other, of a step and of a minibatch.
     affinity, root_complex
         Wishes: actor and ref in one domain; critic and reward not under one root complex.
     excused
@@ -98,6 +100,7 @@ class Rules:
     critic_min_gpus: int | None = None
     busy_mib: int | None = 2048
     supported: bool = True
+    even_batch: bool = False
     affinity: bool = True
     root_complex: bool = True
     excused: frozenset[frozenset[RoleName]] = frozenset()
@@ -145,7 +148,8 @@ class Rules:
         """
         Return what is left when every rule of choice is lifted: any roles may share any group.
 
-        Memory that must stay free for the machine's sake, busy and hidden GPUs, and what a card cannot run are no choices.
+        Memory that must stay free for the machine's sake, busy and hidden GPUs, what a card cannot run and what trainers refuse are no
+        choices.
         """
         return dataclasses.replace(
             self,
@@ -183,6 +187,7 @@ _FIELDS = {
     "min_gpus": "critic_min_gpus",
     "busy": "busy_mib",
     "supported": "supported",
+    "even_batch": "even_batch",
     "affinity": "affinity",
     "root_complex": "root_complex",
 }
@@ -257,6 +262,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "critic_min_gpus": rule_values.count,
     "busy_mib": rule_values.amount_mib,
     "supported": rule_values.switch,
+    "even_batch": rule_values.switch,
     "affinity": rule_values.switch,
     "root_complex": rule_values.switch,
 }

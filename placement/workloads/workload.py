@@ -88,7 +88,12 @@ class Offload(StrEnum):
 
 
 class Recompute(StrEnum):
-    """What the backward pass computes again instead of keeping it; ``selective`` keeps every other matrix product (TorchTitan)."""
+    """
+    What the backward pass computes again instead of keeping it (gradient checkpointing).
+
+    ``full``: all of a layer but its input. ``selective``: under FSDP every other matrix product is kept (TorchTitan), under Megatron all
+    but the core of attention. ``none``: everything is kept, but for the core of attention, of which FlashAttention keeps nothing.
+    """
 
     FULL = "full"
     SELECTIVE = "selective"
@@ -178,9 +183,12 @@ class TrainMenu:
     How a trained role may keep its state. Menus are in order of preference.
 
     *zero* is what FSDP spreads over its ranks: 1 optimizer, 2 also gradients, 3 also weights. Megatron has *distributed_optimizer* in its
-    place. What follows these is what published measurements state; a workload file cannot say it: *compiled*, the loss is one kernel;
-    *in_backward*, the optimizer runs within the backward pass on state that is paged to the host; *frozen_bytes* of a linear weight
-    that LoRA leaves as it is, None for those of the master.
+    place. *lora_merge* is whether the weight sync sends all weights, the adapters merged into them, in place of the adapters alone; None
+    for what frameworks do (`placement.memory.sending`). *recompute* is None where the engine does what it does by itself
+    (`Role.recompute`). *fp8*: matrix products of forward and backward passes run in 8 bits, state stays as it is. What follows these is
+    what published measurements state; a workload file cannot say it: *compiled*, the loss is one kernel; *in_backward*, the optimizer
+    runs within the backward pass on state that is paged to the host; *frozen_bytes* of a linear weight that LoRA leaves as it is, None for
+    those of the master.
     """
 
     master: tuple[Master, ...] = (Master.FP32, Master.BF16)
@@ -188,9 +196,11 @@ class TrainMenu:
     micro_batch_tokens: tuple[int, ...] = (8192,)
     fused_ce: bool = True
     lora: int = 0
+    lora_merge: bool | None = None
     zero: tuple[int, ...] = (3,)
     distributed_optimizer: bool = True
-    recompute: Recompute = Recompute.FULL
+    recompute: Recompute | None = None
+    fp8: bool = False
     compiled: bool = False
     in_backward: bool = False
     frozen_bytes: float | None = None
@@ -243,6 +253,12 @@ class Role:
     rollout: RolloutMenu | None = None
     offload: tuple[Offload, ...] = (Offload.NONE,)
     precision: tuple[Precision, ...] = (Precision.BF16, Precision.FP16)
+
+    @property
+    def recompute(self) -> Recompute:
+        """What training computes again: what the user says, else all of a layer under FSDP, and Megatron's selective form."""
+        said = None if self.train is None else self.train.recompute
+        return said or (Recompute.SELECTIVE if self.engine is Engine.MEGATRON else Recompute.FULL)
 
     @property
     def is_function(self) -> bool:

@@ -96,11 +96,15 @@ def _train(train: TrainMenu) -> dict[str, Any]:
         "fused_ce": train.fused_ce,
         "lora": train.lora,
     }
+    if train.lora_merge is not None:
+        written["lora_merge"] = train.lora_merge
     if train.zero != TrainMenu().zero:
         written["zero"] = _menu(train.zero)
     if not train.distributed_optimizer:
         written["distributed_optimizer"] = False
-    return written
+    if train.recompute is not None:
+        written["recompute"] = train.recompute.value
+    return {**written, "fp8": True} if train.fp8 else written
 
 
 def _rollout(rollout: RolloutMenu) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from placement.workloads.workload import (
     Offload,
     Precision,
     Quantization,
+    Recompute,
     Role,
     RoleName,
     RolloutMenu,
@@ -82,14 +83,18 @@ class RoleReader:
         model = self._model(role.model, *path, "model")
         train = role.train
         self._check_sharding(role, path)
+        self._check_lora(role, model, path)
         menu = TrainMenu(
             master=tuple(Master(m) for m in _unique(train.master)),
             offload=tuple(Offload(o) for o in _unique(train.offload)),
             micro_batch_tokens=tuple(_unique(train.micro_batch_tokens or [batch.micro_batch_tokens])),
             fused_ce=train.fused_ce,
             lora=train.lora,
+            lora_merge=train.lora_merge,
             zero=tuple(_unique(train.zero)),
             distributed_optimizer=train.distributed_optimizer,
+            recompute=None if train.recompute is None else Recompute(train.recompute),
+            fp8=train.fp8,
         )
         return Role(name, model, train=menu, **self._common(role, model, path))
 
@@ -101,6 +106,22 @@ class RoleReader:
             raise self._fail(message, *place, "distributed_optimizer")
         if role.engine == "megatron" and train.zero != [3]:
             raise self._fail("engine megatron has no zero: use distributed_optimizer, or engine: fsdp", *place, "zero")
+
+    def _check_lora(self, role: schema.Trained, model: Model, path: Place) -> None:
+        """Say where an adapter is larger than what it adapts, or is merged and there is none."""
+        rank, place = role.train.lora, (*path, "train")
+        if rank > model.hidden:
+            raise self._fail(
+                f"adapters of rank {rank} are larger than the matrices of {model.name} that they adapt (width {model.hidden}): take a rank "
+                "such as 8 to 128, or lora: 0 to train all parameters",
+                *place,
+                "lora",
+            )
+        if role.train.lora_merge is not None and rank == 0:
+            message = "lora_merge without lora: there are no adapters to merge; remove it, or give lora a rank"
+            raise self._fail(message, *place, "lora_merge", key=True)
+        if role.train.lora_merge is not None and path[1] == RoleName.CRITIC:
+            raise self._fail("a critic sends its weights nowhere: remove lora_merge", *place, "lora_merge", key=True)
 
     def _with_hybrid_engine(self, actor: Role, given: schema.Actor) -> Role:
         from placement.workloads.workload_schema import Rollout

@@ -192,12 +192,26 @@ class Train(Strict):
     lora: int = Field(
         default=0, ge=0, le=65536, description="Rank of LoRA adapters; 0: all parameters are trained"
     )
+    lora_merge: bool | None = derived(
+        "With `lora`: whether the weight sync sends all weights, the adapters merged into them, in place of the adapters alone",
+        "`false` for the hybrid engine, `true` for a rollout on GPUs of its own (what verl does)",
+    )
     zero: Stages = Field(
         default=[3],
         description="ZeRO stage, fsdp only: 1 spreads the optimizer over the ranks, 2 also gradients, 3 also weights (full sharding)",
     )
     distributed_optimizer: bool = Field(
         default=True, description="Megatron only: whether data-parallel ranks share the optimizer state, or each keeps all of it"
+    )
+
+
+    recompute: Literal["full", "selective", "none"] | None = derived(
+        "Gradient checkpointing, what the backward pass computes again: all of a layer, what is cheap to compute, or nothing",
+        "fsdp: `full`; megatron: `selective`",
+    )
+    fp8: bool = Field(
+        default=False,
+        description="Whether matrix products of training, and of the reference, run in 8 bits; state stays as it is",
     )
 
 

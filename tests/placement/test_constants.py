@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from placement.constants.table import TIME_FACTOR, Constants, constants, sources
+from placement.constants.table import TIME_FACTOR, Constants, constants, is_of_links, sources
 from placement.workloads.dataflow import Work
+from topologies.cards import TORCH_OVERHEAD_MIB
 
 NAMES = [field.name for field in dataclasses.fields(Constants)]
 
@@ -64,6 +65,11 @@ def test_the_shipped_constants_cannot_be_changed_in_place() -> None:
         constants().ring_efficiency = 1.0  # type: ignore[misc]
 
 
+def test_what_torch_does_not_see_is_one_number() -> None:
+    """`topologies` must not know of the constants; its catalogue shows what plans count with unless a user says otherwise."""
+    assert constants().unseen_memory_mib == TORCH_OVERHEAD_MIB
+
+
 def test_every_piece_of_work_that_takes_time_has_a_factor() -> None:
     factors = {name.removesuffix(TIME_FACTOR) for name in NAMES if name.endswith(TIME_FACTOR)}
     assert factors <= set(Work)
@@ -71,11 +77,34 @@ def test_every_piece_of_work_that_takes_time_has_a_factor() -> None:
 
 
 MODEL = (
-    *(f"memory.{name}" for name in ("activations", "engine_memory", "gpu_memory", "host_memory", "states")),
+    *(f"memory.{name}" for name in ("activations", "engine_memory", "gpu_memory", "host_memory", "sending", "states")),
     *(f"timing.{name}" for name in ("collectives", "exchanges", "generation", "lengths", "passes", "stages", "syncing")),
-    "checking.costs", "choices.batches", "choices.footprints", "demand", "machines.measured",
+    "checking.costs", "choices.batches", "choices.eight_bits", "choices.footprints", "demand", "machines.measured",
+    "validation.relatives", "validation.setting",
 )  # fmt: skip
 """The modules that compute memory and time."""
+
+OF_LINKS = ("bandwidth", "graph", "link_rates", "links", "uplinks", "ways", "wiring")
+"""The modules of `topologies` that say what links and groups carry."""
+
+PARTS_OF_MACHINES = {
+    18: "most NVLinks of any GPU; lanes and compute capabilities are such facts too",
+    16: "lanes of a whole PCIe port",
+    2000: "hops that a bounded search tries",
+}
+"""Numbers of `OF_LINKS` that are facts of machines, or bound a search."""
+
+REFERENCE_SYSTEMS = {
+    72: "GPUs of a rack NVL72",
+    100: "Gb/s of a port (EDR)",
+    200: "the same (HDR)",
+    400: "the same (NDR)",
+    800: "the same (XDR)",
+    128: "width over layers, and width of a head",
+    12: "12·layers·width², the parameters of a decoder",
+    16: "TP sizes of a table's machine",
+}
+"""Numbers of the machines that published rows ran on, in `placement.validation.setting`."""
 
 WORDS_OF_ARITHMETIC = {0, 0.5, 1, 2, 3, 4, 5, 6, 7, 8}
 """Halves, bytes of a number, passes and copies: every formula's docstring says which."""
@@ -99,13 +128,14 @@ LITERALS = {
     12: "bytes of Adam's state beside 16-bit weights: master and two moments in fp32",
     18: "bytes per hidden unit of a layer's activations (Korthikanti et al. 2022, table 2)",
     9: "compute capability 9.0: Hopper",
+    14: "tensors of a layer's adapters",
 }
 """Numbers that may stand in the code of the model: definitions and published formulas, each with its reason."""
 
 
 def literals(module: str) -> Iterator[tuple[int | float, int]]:
-    """Yield the numbers in the code of a module of the model, with their lines."""
-    file = importlib.import_module(f"placement.{module}").__file__
+    """Yield the numbers in the code of a module, with their lines."""
+    file = importlib.import_module(module).__file__
     assert file is not None
     for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float):
@@ -115,14 +145,24 @@ def literals(module: str) -> Iterator[tuple[int | float, int]]:
 @pytest.mark.parametrize("module", MODEL)
 def test_every_number_of_the_model_is_in_the_data_file(module: str) -> None:
     """A number that is neither physics nor a definition belongs into constants.json, with its source; others into LITERALS."""
-    stray = [(line, value) for value, line in literals(module) if value not in WORDS_OF_ARITHMETIC and value not in LITERALS]
+    known = LITERALS | (REFERENCE_SYSTEMS if module == "validation.setting" else {})
+    stray = [(line, value) for value, line in literals(f"placement.{module}") if value not in WORDS_OF_ARITHMETIC and value not in known]
     assert stray == []
+
+
+@pytest.mark.parametrize("module", OF_LINKS)
+def test_every_number_of_links_is_in_their_data_file(module: str) -> None:
+    """What a class of links carries, and what share of a peak is reached, is an entry of ``topologies/data/links.json``."""
+    numbers = {value for value, _ in literals(f"topologies.{module}")}
+    assert numbers <= WORDS_OF_ARITHMETIC | PARTS_OF_MACHINES.keys()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_constant_is_used(name: str) -> None:
     """A constant that no formula reads would let a user override nothing."""
+    if is_of_links(name):
+        return      # `tests/placement/test_link_constants.py`
     root = Path(importlib.import_module("placement").__file__ or "").parent
-    files = [root / f"{module.replace('.', '/')}.py" for module in MODEL]
+    files = [root / f"{module.replace('.', '/')}.py" for module in (*MODEL, "machines.machine")]
     text = "".join(file.read_text(encoding="utf-8") for file in files)
     assert name.endswith(TIME_FACTOR) or f".{name}" in text

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.checking import problems
-from placement.constants.constants_file import normal, read, read_file, recorded, to_document
+from placement.constants.constants_file import normal, read, recorded, to_document
 from placement.constants.table import Constants, Override, allowed, constants, overridden, sources
 from placement.errors import InputError
 from placement.maps.devicemap import dump, load
+from placement.maps.replay import constants_of
 from placement.planner import plan
 
 NAMES = tuple(sources())
@@ -96,7 +97,32 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for name, says in (("nope", "there is no constants file"), ("binary", "this is no text"), (".", "Is a directory")):
         with pytest.raises(InputError, match=says):
-            read_file(tmp_path / name)
+            constants_of(tmp_path / name)
+
+
+def test_a_map_gives_its_constants_or_says_that_it_has_none(tmp_path):
+    file = tmp_path / "map.yaml"
+    file.write_text(dump(plan(ask(*QUESTION)).plan))
+    assert constants_of(file) is None
+    given = read("train_mfu_dense: 0.3")
+    file.write_text(dump(plan(ask(*QUESTION, overrides=given)).plan))
+    assert constants_of(file) == given
+    file.write_text("generate_time_factor: 1.0")
+    assert constants_of(file) == ()
+
+
+def test_a_damaged_map_is_no_map_without_constants(tmp_path):
+    """Wherever it was cut, and whatever its inputs are: it is refused at a place, and never taken for one that replaces nothing."""
+    file = tmp_path / "map.yaml"
+    text = dump(plan(ask(*QUESTION, overrides=read("train_mfu_dense: 0.3"))).plan)
+    lines = text.splitlines(keepends=True)
+    head = text[: text.index("inputs:")]
+    cut = ["".join(lines[:n]) for n in range(1, len(lines), 7)]
+    for damaged in [*cut, head, f"{head}inputs: {{}}\n", f"{head}inputs: 3\n", text.replace("  objective:", "  objectve:")]:
+        file.write_text(damaged)
+        with pytest.raises(InputError) as raised:
+            constants_of(file)
+        assert raised.value.where.startswith(f"{file}:")
 
 
 QUESTION = (machine("NV12", 4), job(actor(), critic(), ref(), reward()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given
@@ -114,6 +115,15 @@ def test_eight_bits_are_read_faster_and_computed_as_before() -> None:
     assert plain - run(workload(), kv_cache=KvCache.FP8).seconds == pytest.approx(0.064 / 2)
 
 
+def test_products_of_eight_bits_run_at_the_rate_that_the_card_has_for_them() -> None:
+    # Weights are read as on any card. Of 2 GFLOP a token 1.92 are linear layers: 24 µs at 80 TFLOP/s, 12 at 160; 20,000 tokens of answers
+    # and 10,000 of prompts.
+    ada = dataclasses.replace(hardware(1), compute_capability=(8, 9))
+    weight_only, products = (run(workload(), quantization=Quantization.FP8, group=group).seconds for group in (hardware(1), ada))
+    assert weight_only - products == pytest.approx(30_000 * 12e-6)
+    assert run(workload(), group=ada) == run(workload())
+
+
 def test_a_batch_that_does_not_fit_takes_turns() -> None:
     # 25 slots: 75 sequences more at 200 tokens / 25 slots: 600 steps before the last 200. The tokens cost the
     # same.
@@ -163,13 +173,31 @@ def test_the_slowest_engine_has_more_than_its_share() -> None:
 
 def test_without_a_tail_slots_stay_busy_and_interrupted_answers_are_computed_again() -> None:
     # 100 sequences in 25 slots: 20,000 tokens in 800 steps of 5.5 ms, however long the longest is (1000). At the weight
-    # sync 25 sequences are under way, of 100 + 1000/6 tokens on average.
+    # sync 25 sequences are under way, of 100 + 1000/6 tokens on average. Prompts are computed once.
     time = run(workload(longest=1000, schedule=Schedule.ASYNC), slots=25)
     context = 100 + 1000 / 6
     tokens = 20_000 * (25e-6 + context * 8000 / 500e9)
-    computed = 10_000 + 25 * context
-    prefill = computed * (2e9 + 2 * 10 * 10 * 100 * context) / 80e12
-    assert time.seconds == pytest.approx(800 * 5.5e-3 + tokens + prefill)
+    again = 25 * context * (2e9 + 2 * 10 * 10 * 100 * context) / 80e12
+    assert time.seconds == pytest.approx(800 * 5.5e-3 + tokens + 0.25025 + again)
+
+
+def test_no_more_answers_are_under_way_than_pay_for_being_computed_again() -> None:
+    # Contexts of 10,100 tokens: computed again, each takes 10,100 · (2 + 0.202) GFLOP / 80 TFLOP/s = 0.278 s. 100 answers of 200
+    # tokens take 20,000/b steps of 5.5 ms: 110/b s + 0.278 b s is least at b = √(110/0.278) = 19.9: at 20, 5.5 + 5.56 s. Of 100 slots
+    # 20 are used; 10 are all used, and take 11 + 2.78 s.
+    job = workload(prompt=10_000, schedule=Schedule.ASYNC)
+    with_20, with_100, with_10 = (run(job, slots=slots).seconds for slots in (20, 100, 10))
+    again = 10_100 * (2e9 + 2 * 10 * 10 * 100 * 10_100) / 80e12
+    assert again == pytest.approx(0.278, abs=1e-3)
+    assert with_100 == with_20
+    assert with_10 - with_20 == pytest.approx(20_000 * 5.5e-3 * (1 / 10 - 1 / 20) - 10 * again)
+
+
+def test_the_sequences_under_way_are_the_fastest_number_of_all() -> None:
+    for model, prompt in itertools.product((MODEL, EXPERTS), (100, 1000, 5000)):
+        job = workload(prompt=prompt, schedule=Schedule.ASYNC)
+        each = [run(job, model=model, slots=slots).seconds for slots in range(1, 101)]
+        assert each == sorted(each, reverse=True)
 
 
 # With answers that end at about the same time computing interrupted ones anew (400 · 300 tokens of 25 µs, 3 s) would cost more
@@ -183,6 +211,29 @@ def test_generation_that_waits_for_no_long_tail_is_never_slower(longest: int, sl
         )
         assert one_off == full
         assert free <= full
+
+
+# ── what binds ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def starved(slots: int, job: Workload) -> Timed:
+    """Return the time of an engine that may run 256 sequences, and whose cache holds *slots*."""
+    choice = RolloutChoice(Engine.VLLM, 1, 1, Precision.BF16, 0.5, 256)
+    return generate(MODEL, choice, EngineSpace(0.0, 0.0, 0.0, 0.0, slots), job, hardware(), C)
+
+
+def test_an_engine_whose_cache_is_too_small_is_bound_by_that() -> None:
+    # 100 sequences of 200 tokens: 10 at a time take 2000 steps of 5.5 ms in place of 200, 9.9 s more than all at once, of 11.8 s.
+    time = starved(10, workload())
+    assert time.bound_by == "decode: only 10 of 100 sequences fit the KV cache"
+    assert time.seconds == pytest.approx(11.81425)
+    assert time.seconds == pytest.approx(run(workload(), slots=10).seconds)
+
+
+def test_an_engine_that_loses_little_for_want_of_cache_is_bound_by_what_takes_longest() -> None:
+    # 90 at a time: 22 steps more. What runs at a time by the engine's own limit is no want of cache.
+    assert starved(90, workload()).bound_by == "decode: engine overhead"
+    assert run(workload(), slots=10).bound_by == "decode: engine overhead"
 
 
 def test_without_nvlink_all_reduces_start_as_nccls_do() -> None:
@@ -328,9 +379,18 @@ def test_generation_never_gets_faster_on_a_slower_block(
     assert times[0] >= times[1] * (1 - 1e-12)
 
 
-@given(slots=st.integers(1, 400), more=st.integers(1, 400), longest=st.integers(200, 2000))
-def test_generation_never_gets_slower_with_more_room(slots: int, more: int, longest: int) -> None:
-    job = workload(400, longest=longest)
+@given(
+    slots=st.integers(1, 400),
+    more=st.integers(1, 400),
+    prompt=st.integers(1, 20_000),
+    longest=st.integers(200, 2000),
+    tp=st.sampled_from([1, 2]),
+    schedule=st.sampled_from(Schedule),
+)
+def test_generation_never_gets_slower_with_more_room(
+    slots: int, more: int, prompt: int, longest: int, tp: int, schedule: Schedule
+) -> None:
+    job = workload(400, prompt=prompt, longest=longest, schedule=schedule)
     for model in (MODEL, EXPERTS):
-        wide = run(job, model=model, slots=slots + more).seconds
-        assert wide <= run(job, model=model, slots=slots).seconds * (1 + 1e-9)
+        wide = run(job, model=model, slots=slots + more, tp=tp).seconds
+        assert wide <= run(job, model=model, slots=slots, tp=tp).seconds * (1 + 1e-9)

@@ -14,6 +14,7 @@ from placement.choices.choices import FrozenChoice, TrainChoice
 from placement.choices.hardware import Hardware
 from placement.constants.table import constants
 from placement.memory import gpu_memory
+from placement.memory.activations import kept_for_backward
 from placement.memory.gpu_memory import State
 from placement.models.model import catalogue, find_model
 from placement.workloads.dataflow import Work
@@ -357,6 +358,27 @@ def test_keeping_more_never_lowers_the_peak() -> None:
     assert peaks == sorted(peaks)
 
 
+def test_megatron_that_computes_a_layer_again_keeps_its_input() -> None:
+    # 8192 tokens of 1024 on tp 2, 24 layers, no pipeline: 18 h + 4 f = 34 h bytes a token and layer, 285,212,672 B; inputs are 2 h.
+    def kept(recompute: Recompute | None, pp: int = 1) -> float:
+        role = dataclasses.replace(actor(MEGATRON), train=TrainMenu(recompute=recompute))
+        choice = train_choice(tp=2, pp=pp, dp=1)
+        return kept_for_backward(MEGATRON, MODEL, choice, 8192, 4, C, role.recompute)
+
+    layer = 8192 * 1024 * 34 / 2
+    assert kept(Recompute.SELECTIVE) == kept(Recompute.NONE) == kept(None) == 24 * layer
+    assert kept(Recompute.FULL) == 24 * 8192 * 1024 * 2 / 2 + layer - 8192 * 1024 * 2 / 2
+    # The first of four stages holds six layers for each of four micro-batches, and works on one.
+    assert kept(Recompute.FULL, pp=4) == kept(Recompute.FULL)
+
+
+def test_keeping_more_never_lowers_megatrons_peak() -> None:
+    for pp in (1, 2, 24):
+        choice = train_choice(pp=pp, dp=1)
+        full, selective = (kept_for_backward(MEGATRON, MODEL, choice, 8192, 1, C, kept) for kept in (Recompute.FULL, Recompute.SELECTIVE))
+        assert full <= selective
+
+
 def test_a_compiled_loss_writes_four_bytes_less_for_each_logit() -> None:
     def peak(*, compiled: bool) -> float:
         role = dataclasses.replace(actor(), train=TrainMenu(fused_ce=False, compiled=compiled))
@@ -380,3 +402,14 @@ def test_frozen_weights_of_few_bits_leave_embeddings_alone() -> None:
     held = gpu_memory.state(role, MODEL, train_choice(dp=1))
     # 64 Mi of embeddings at 2 bytes, 1536 Mi at half a byte; the adapters are trained in the master's four.
     assert held.weights - held.trained == (2 * 64 + 0.5 * 1536) * gpu_memory.MIB
+
+
+def test_frozen_weights_of_few_bits_are_multiplied_with_in_sixteen() -> None:
+    # The largest, 1024 × 4096, is 8 MiB. Adapters beside weights of 16 bits need no such room.
+    def held(lora: int, each: float | None) -> gpu_memory.Pieces:
+        role = dataclasses.replace(actor(), train=TrainMenu(lora=lora, frozen_bytes=each))
+        return gpu_memory.train(role, MODEL, train_choice(dp=1), BATCH, C, hybrid=True).working[Work.UPDATE_ACTOR]
+
+    assert held(8, 0.516)[gpu_memory.Piece.GATHERED] == 8
+    assert gpu_memory.Piece.GATHERED not in held(8, None)
+    assert gpu_memory.Piece.GATHERED not in held(8, 2.0)
