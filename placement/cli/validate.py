@@ -7,7 +7,7 @@ When to modify: how the comparison looks on a terminal.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -21,8 +21,10 @@ from placement.validation.reading import Folder
 from placement.validation.report import Report, report, to_document
 from placement.validation.rows import Group, Row
 from placement.validation.scaling import after_scaling, scaled
+from placement.validation.stages import STEPS, Stage, stages
 
 LONGEST_NAME = 84
+STAGE_COLUMNS = ("piece", "rows", "mean error", "with its sign", "worst")
 COLUMNS = (("row", "left"), ("measured", "right"), ("predicted", "right"), ("error", "right"))
 
 
@@ -46,6 +48,9 @@ def page(found: Report, width: int) -> Iterator[RenderableType]:
             yield wrapped(sentence, width)
         for sentence in factors(group):
             yield wrapped(sentence, width)
+        if group.name in STEPS and (pieces := stages(group)):
+            yield wrapped(f"{group.name}, piece by piece: errors of a step can cancel each other", width)
+            yield _stages(pieces)
         yield ""
     if found.unpredicted:
         yield Text("what nothing predicts", style="bold")
@@ -60,6 +65,18 @@ def _rows(group: Group) -> RenderableType:
     for row in group.rows:
         table.add_row(*cells(row))
     return table
+
+
+def _stages(pieces: Sequence[Stage]) -> RenderableType:
+    table = new_table(*((name, "left" if name == "piece" else "right") for name in STAGE_COLUMNS))
+    for one in pieces:
+        table.add_row(*stage_cells(one))
+    return table
+
+
+def stage_cells(one: Stage) -> tuple[str, str, str, str, str]:
+    """Return what is shown of a piece of work: rows that state it, mean error, with its sign, and the worst one."""
+    return one.name, str(one.rows), f"{one.mape_percent:.1f} %", percent(one.bias_percent), percent(one.worst_percent)
 
 
 def cells(row: Row) -> tuple[str, str, str, str]:
@@ -92,11 +109,16 @@ def verdict(group: Group) -> str:
 
 def factors(group: Group) -> Iterator[str]:
     """Yield what one scale factor per framework would do."""
-    after = after_scaling(group)
-    if after is None:
+    after, frameworks = after_scaling(group), scaled(group)
+    if not frameworks:
         return
-    yield f"with one scale factor per framework: mean error {after:.1f} %"
-    for one in scaled(group):
+    apart = sum(one.mape_percent is None for one in frameworks)
+    without = f", without {counted(apart, 'framework')} of one row" if apart else ""
+    yield f"with one scale factor per framework: mean error {'–' if after is None else f'{after:.1f} %'}{without}"
+    for one in frameworks:
+        if one.mape_percent is None:
+            yield f"  {printable(one.framework)}: × {one.factor:.3f} over 1 row, which it meets by construction"
+            continue
         left = "it has one model, so that none can be left out"
         if one.left_out_percent is not None:
             left = f"{one.left_out_percent:.1f} % for models that had no part in the factor"

@@ -17,7 +17,7 @@ from placement.validation import naming
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Part, Row, Unpredictable
 from topologies.cards import Card
-from topologies.links import link
+from topologies.links import LinkKind, link, parse_code
 from topologies.parts import Pcie
 
 MOST_GPUS = 1024
@@ -89,6 +89,8 @@ def _row(matrix: Record, code: str, values: list[float], pair: tuple[int, int], 
         if code == NOT_STATED:
             raise Unpredictable("the links between these pairs are not stated")
         a, b = (_card(matrix, index) for index in pair)
+        if parse_code(code)[0] is LinkKind.UNKNOWN:
+            raise Unpredictable(f"no class is known for the link code {code!r}, which plans take as staged through the host")
         gen = _slot_generation(matrix.words("hardware", "source"))
         port = None if gen is None else Pcie(gen=gen, width=16)
         says_off = re.search(r"no p2p|p2p not supported|staged", matrix.words("hardware", "source")) is not None

@@ -12,13 +12,11 @@ import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 
+from placement.constants.table import constants
 from placement.models.model import Model
 
-NF4_BYTES = 0.516
-"""A weight of four bits, with a scale of eight bits for each 64 and one of 32 for each 256 of those (QLoRA, Dettmers et al. 2023)."""
-
-INT4_BYTES = 0.5 + 2.5 / 128
-"""A weight of four bits, with a scale of 16 bits and a zero of four for each 128 (AWQ, Lin et al. 2023; GPTQ with groups of 128)."""
+NF4_BYTES = constants().nf4_bytes_per_weight
+INT4_BYTES = constants().int4_bytes_per_weight
 
 ENDINGS = (
     "instruct", "base", "chat", "text", "hf", "it", "thinking", "2507", "1m", "0324", "0528", "bf16", "fp16", "fp8", "dynamic", "block",

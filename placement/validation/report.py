@@ -22,6 +22,7 @@ from placement.validation import (
 from placement.validation.reading import Folder
 from placement.validation.rows import Group, Row
 from placement.validation.scaling import after_scaling, scaled
+from placement.validation.stages import STEPS, stages
 
 _KNOWN_LISTS = {"training", "inference"}
 _FILES = ("memory.json", "rl_steps.json", "collectives.json", "train_throughput.csv", "contention.json")
@@ -97,6 +98,7 @@ def to_document(found: Report) -> dict[str, Any]:
     return {
         "schema": "placement/validation/v1",
         "groups": {group.name: _group(group) for group in found.groups},
+        "stages": {group.name: _stages(group) for group in found.groups if group.name in STEPS},
         "not_predicted": list(found.unpredicted),
     }
 
@@ -111,6 +113,7 @@ def _group(group: Group) -> dict[str, Any]:
     frameworks = scaled(group)
     if frameworks:
         document["mape_percent_after_one_factor_per_framework"] = _rounded(after_scaling(group))
+        document["rows_of_frameworks_with_one_row"] = sum(one.mape_percent is None for one in frameworks)
         document["frameworks"] = {
             one.framework: {
                 "rows": one.rows,
@@ -122,6 +125,18 @@ def _group(group: Group) -> dict[str, Any]:
         }
     document["rows_detail"] = [_row(row) for row in group.rows]
     return document
+
+
+def _stages(group: Group) -> dict[str, Any]:
+    return {
+        one.name: {
+            "rows": one.rows,
+            "mape_percent": _rounded(one.mape_percent),
+            "mean_error_percent": _rounded(one.bias_percent),
+            "worst": {"name": one.worst.name, "error_percent": _rounded(one.worst_percent)},
+        }
+        for one in stages(group)
+    }
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -10,12 +10,13 @@ import math
 import re
 from dataclasses import dataclass
 
+from placement.memory.states import FULL_SHARDING
 from placement.models.model import Model
-from placement.validation import naming
+from placement.validation import naming, words
 from placement.validation.reading import Record
 from placement.validation.rows import Unpredictable
-from placement.validation.setting import in_8_bits
-from placement.workloads.workload import Batch, Engine, Quantization, Schedule
+from placement.validation.setting import needs_fp8
+from placement.workloads.workload import Algorithm, Batch, Engine, KvCache, Quantization, Schedule, TrainMenu
 from topologies.cards import Card
 
 MOST_GPUS = 1 << 16
@@ -27,6 +28,12 @@ PROMPT_TOKENS = 200
 
 MEAN_RESPONSE_TOKENS = 1000
 """Mean response where a table names the longest alone: about a thousand tokens in published runs of models of 7B on maths (Dr. GRPO)."""
+
+LORA_RANK = 32
+"""Rank of adapters where a table names none (verl's page on LoRA)."""
+
+ALGORITHMS = {"ppo": Algorithm.PPO, "rloo": Algorithm.RLOO, "remax": Algorithm.REMAX, "reinforce++": Algorithm.REINFORCE_PP}
+"""What tables call algorithms whose dataflow is another than that of GRPO; DAPO's is not."""
 
 MAX_RESPONSE_TOKENS = 16_384
 """Longest response where a table names none."""
@@ -40,6 +47,7 @@ LONG_TOKENS, SHARING = 16_384, 4
 SAMPLES = 32
 """Samples of each prompt in NeMo-RL's recipes."""
 
+_SAID = ("engine", "mode", "notes", "train_layout")
 _LENGTHS = ("max_response", "max_seq", "avg_seq", "mean_response")
 _COUNTS = ("train_batch_prompts", "gen_gbs")
 
@@ -65,6 +73,14 @@ class Run:
         GPUs that share a sequence in training.
     rollout_tp
         None when the row does not say it: the smallest that starts.
+    train
+        How the actor, and a critic, are trained: adapters, recomputation, 8 bits.
+    zero
+        Stage of ZeRO.
+    critic, reward
+        Their models; None where the run has none, or a function scores answers.
+    share
+        Of the memory that an engine claims; None when the row does not say it.
     """
 
     model: Model
@@ -80,14 +96,26 @@ class Run:
     sp: int
     rollout_tp: int | None
     quantization: Quantization
+    kv_cache: KvCache
+    share: float | None
+    train: TrainMenu
+    zero: int
+    algorithm: Algorithm
+    critic: Model | None
+    reward: Model | None
     has_old: bool
     has_ref: bool
     assumed: tuple[str, ...]
 
 
-def read_run(record: Record) -> Run:
+def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
     """
     Return what *record* describes.
+
+    Parameters
+    ----------
+    mean_tokens
+        Mean response that is taken for granted where the row states none.
 
     Raises
     ------
@@ -103,12 +131,12 @@ def read_run(record: Record) -> Run:
     tp, pp, ep, is_megatron = _layout(record)
     if train % (tp * pp):
         raise Unpredictable(f"{train} GPUs do not hold layouts of {tp * pp}")
-    quantization = Quantization.FP8 if "fp8" in record.words("precision") else Quantization.NONE
-    if quantization is Quantization.FP8:
-        card = in_8_bits(card)
-        assumed.append("matrix products and the engine's weights in 8 bits, all else in 16")
+    said = record.words(*_SAID)
+    quantization, fp8 = _eight_bits(record, card, assumed)
     old = record.number("old_logprob_s")
-    batch = _batch(record, assumed)
+    batch = _batch(record, assumed, mean_tokens)
+    algorithm = _algorithm(record)
+    critic = _other(record, "critic", model, assumed) if algorithm is Algorithm.PPO else None
     sp = 1
     if not is_megatron and batch.micro_batch_tokens >= LONG_TOKENS and train % SHARING == 0 and model.can_share_heads(SHARING):
         sp = SHARING
@@ -127,10 +155,63 @@ def read_run(record: Record) -> Run:
         sp=sp,
         rollout_tp=_first(record.text("gen_tp_pp")),
         quantization=quantization,
+        kv_cache=KvCache.FP8 if "8" in record.words("kv_cache_dtype") or words.has_8_bit_cache(said) else KvCache.AUTO,
+        share=record.number("gpu_memory_utilization", least=0.01, most=0.99) or words.claimed_share(said),
+        train=TrainMenu(
+            lora=_lora(record, said, assumed),
+            fp8=fp8,
+            recompute=words.recomputation(said),
+            distributed_optimizer=not words.without_distributed_optimizer(said),
+        ),
+        zero=_stage(said, is_megatron=is_megatron),
+        algorithm=algorithm,
+        critic=critic,
+        reward=_other(record, "reward_model", None, assumed),
         has_old=bool(old) or "fully async" not in mode,
         has_ref=record.has("ref_s") or record.has("gen_gbs"),
         assumed=tuple(assumed),
     )
+
+
+def _eight_bits(record: Record, card: Card, assumed: list[str]) -> tuple[Quantization, bool]:
+    """Return the engine's weights, and whether training multiplies in 8 bits: where a row says ``fp8`` alone, both do."""
+    if "fp8" not in record.words("precision"):
+        return Quantization.NONE, False
+    if words.is_only_generation(record.words("precision", "mode", "notes")):
+        return Quantization.FP8, False
+    needs_fp8(card)
+    assumed.append("training and generation in 8 bits")
+    return Quantization.FP8, True
+
+
+def _algorithm(record: Record) -> Algorithm:
+    said = record.words("algorithm")
+    return next((algorithm for name, algorithm in ALGORITHMS.items() if said.startswith(name)), Algorithm.GRPO)
+
+
+def _other(record: Record, key: str, usual: Model | None, assumed: list[str]) -> Model | None:
+    """Return the model of another role that *key* names; *usual* where the row does not name it."""
+    if record.has(key) and isinstance(record.fields[key], str):
+        return naming.find(record.text(key))
+    if usual is not None:
+        assumed.append(f"a {key} as large as the actor, on the same GPUs")
+    return usual
+
+
+def _lora(record: Record, said: str, assumed: list[str]) -> int:
+    rank = record.count("lora_rank", most=65_536) or words.lora_rank(f"{said} {record.words('model')}")
+    if rank == 0:
+        assumed.append(f"adapters of rank {LORA_RANK}")
+        return LORA_RANK
+    return rank or 0
+
+
+def _stage(said: str, *, is_megatron: bool) -> int:
+    """Return the stage of ZeRO that FSDP or DeepSpeed runs; FSDP without a word shards fully."""
+    stage = None if is_megatron else words.zero_stage(said)
+    if stage == 0:
+        raise Unpredictable("every GPU keeps all of the optimizer (DDP, or stage 0 of ZeRO), which no plan does")
+    return stage or FULL_SHARDING
 
 
 def schedule_of(mode: str) -> Schedule:
@@ -168,10 +249,13 @@ def _layout(record: Record) -> tuple[int, int, int, bool]:
     """Return tensor, pipeline and expert parallel sizes of the trainer, and whether it is Megatron."""
     text = record.text("train_layout")
     sizes = [int(size) for size in re.findall(r"\b\d{1,4}\b", text)]
+    said = record.words(*_SAID)
     if len(sizes) >= 3:  # [TP, CP, EP, PP, VPP]: n/a is no number, so that PP is the last one, or the last but one
         has_virtual = "n/a" not in text
         return max(sizes[0], 1), max(sizes[-2 if has_virtual else -1], 1), max(sizes[2], 1), True
-    return 1, 1, 1, "megatron" in record.words("engine", "mode")
+    is_megatron = words.is_megatron(said)
+    tp, pp, ep = (words.parallel_size(said, kind) or 1 for kind in ("tp", "pp", "ep"))
+    return (tp, pp, ep, True) if is_megatron else (1, 1, 1, False)
 
 
 def _first(text: str) -> int | None:
@@ -179,10 +263,10 @@ def _first(text: str) -> int | None:
     return max(int(found[0]), 1) if found else None
 
 
-def _batch(record: Record, assumed: list[str]) -> Batch:
+def _batch(record: Record, assumed: list[str], mean_tokens: int) -> Batch:
     if not any(map(record.has, _LENGTHS)) and not any(map(record.has, _COUNTS)):
         raise Unpredictable("the row states neither how long answers are nor how many a step has")
-    mean, longest = _lengths(record, assumed)
+    mean, longest = _lengths(record, assumed, mean_tokens)
     whole = record.count("gen_gbs", most=MOST_SEQUENCES)
     if whole is not None:
         samples = SAMPLES if whole % SAMPLES == 0 else 1
@@ -201,7 +285,7 @@ def _batch(record: Record, assumed: list[str]) -> Batch:
     return Batch(prompts, samples, PROMPT_TOKENS, mean, longest, updates, total)
 
 
-def _lengths(record: Record, assumed: list[str]) -> tuple[int, int]:
+def _lengths(record: Record, assumed: list[str], mean_tokens: int) -> tuple[int, int]:
     """Return the mean and the longest response, tokens."""
     longest = record.count("max_response", most=MOST_TOKENS)
     whole = record.count("max_seq", most=MOST_TOKENS)
@@ -215,7 +299,7 @@ def _lengths(record: Record, assumed: list[str]) -> tuple[int, int]:
     if average is not None:
         mean = round(average) - PROMPT_TOKENS
     elif mean is None:
-        mean = min(MEAN_RESPONSE_TOKENS, longest // 2)
+        mean = min(mean_tokens, max(longest // 2, 1))
         assumed.append(f"{mean} tokens of response on average")
     if not 1 <= mean <= longest:
         raise Unpredictable(f"a mean response of {mean} tokens is not between 1 and {longest}")

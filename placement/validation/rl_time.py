@@ -12,12 +12,12 @@ from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice,
 from placement.choices.hardware import Hardware
 from placement.constants.table import constants
 from placement.demand import Demand, Refusal, demand, transfer_us
+from placement.memory.sending import sent
 from placement.validation.rl_run import Run
 from placement.validation.rows import Unpredictable
 from placement.validation.setting import hardware, port_bytes_per_s
 from placement.workloads.dataflow import Work, dataflow
 from placement.workloads.workload import (
-    Algorithm,
     Engine,
     LayoutMenu,
     Master,
@@ -26,7 +26,6 @@ from placement.workloads.workload import (
     Role,
     RoleName,
     RolloutMenu,
-    TrainMenu,
     Workload,
 )
 
@@ -38,11 +37,13 @@ UTILIZATION_SHARED, UTILIZATION_ALONE = 0.6, 0.9
 MAX_NUM_SEQS = 1024
 """Sequences at a time, vLLM's default on cards of 80 GB and more."""
 
+WAIT = "wait_for_generation"
+"""The time for which the trainer waits where generation runs beside it: what frameworks log as generation then."""
 
 
 def step_s(run: Run) -> tuple[float, Mapping[str, float]]:
     """
-    Return the time of a step, seconds, and that of each piece of work.
+    Return the time of a step, seconds, and that of each piece of work, and of the wait for generation where it runs beside training.
 
     Raises
     ------
@@ -54,52 +55,65 @@ def step_s(run: Run) -> tuple[float, Mapping[str, float]]:
         run.model,
         run.engine,
         layout=LayoutMenu((run.tp,), (run.pp,)),
-        train=TrainMenu(),
+        train=run.train,
         rollout=None if run.rollout_gpus else RolloutMenu(),
     )
     roles = [actor]
+    if run.critic is not None:
+        roles.append(actor.replace(name=RoleName.CRITIC, model=run.critic, rollout=None))
+    if run.reward is not None:
+        roles.append(Role(RoleName.REWARD, run.reward, run.engine))
     if run.rollout_gpus:
         roles.append(Role(RoleName.ROLLOUT, run.model, Engine.VLLM, rollout=RolloutMenu()))
     if run.has_ref:
         roles.append(Role(RoleName.REF, run.model, run.engine))
-    job = Workload(Algorithm.GRPO, run.batch, tuple(roles), run.schedule)
+    job = Workload(run.algorithm, run.batch, tuple(roles), run.schedule)
     train = hardware(run.card, run.train_gpus)
     times = dict(_train(run, job, actor, train))
-    rollout, where = (roles[1], hardware(run.card, run.rollout_gpus)) if run.rollout_gpus else (actor, train)
+    generator = job.role(RoleName.ROLLOUT)
+    rollout, where = (actor, train) if generator is None else (generator, hardware(run.card, run.rollout_gpus))
     for work, us in _rollout(run, job, rollout, where).items():
-        times[work] = max(times.get(work, 0), us)
+        # An engine beside the trainer works in turns with it, one on other GPUs at the same time.
+        times[work] = max(times.get(work, 0), us) if run.rollout_gpus else times.get(work, 0) + us
     if run.rollout_gpus:
         uplink = port_bytes_per_s(run.card) * min(run.train_gpus, run.rollout_gpus, 8)
-        times[Work.SYNC_WEIGHTS] = max(times[Work.SYNC_WEIGHTS], transfer_us(run.model, uplink / 1e9, constants()))
+        passing = transfer_us(run.model, uplink / 1e9, constants(), sent(actor, run.model, hybrid=False))
+        times[Work.SYNC_WEIGHTS] = max(times[Work.SYNC_WEIGHTS], passing)
     if not run.has_old:
         times.pop(Work.OLD_LOG_PROBS)
     seconds = {work.value: us * US for work, us in times.items()}
     sync = seconds[Work.SYNC_WEIGHTS.value]
     busy = sum(seconds.values()) - sync
     generation = seconds[Work.GENERATE.value]
-    return (max(generation, busy - generation) if run.schedule.overlaps_generation else busy) + sync, seconds
+    if not run.schedule.overlaps_generation:
+        return busy + sync, seconds
+    trained = busy - generation
+    return max(generation, trained) + sync, {**seconds, WAIT: max(generation - trained, 0.0)}
 
 
 def _train(run: Run, job: Workload, actor: Role, where: Hardware) -> dict[Work, int]:
     dp = run.train_gpus // (run.tp * run.pp * run.sp)
     offload = Offload.NONE if run.rollout_gpus else Offload.BETWEEN
-    choice = TrainChoice(run.tp, run.pp, dp, Precision.BF16, Master.FP32, offload, run.batch.micro_batch_tokens, sp=run.sp, ep=run.ep)
+    tokens = run.batch.micro_batch_tokens
+    choice = TrainChoice(run.tp, run.pp, dp, Precision.BF16, Master.FP32, offload, tokens, run.zero, run.sp, run.ep)
+    frozen = FrozenChoice(run.tp, run.pp, dp, Precision.BF16, Offload.BETWEEN, run.sp, run.ep)
     times = dict(_times(actor, Part.TRAIN, choice, job, where))
-    ref = job.role(RoleName.REF)
-    if ref is not None:
-        frozen = FrozenChoice(run.tp, run.pp, dp, Precision.BF16, Offload.BETWEEN, sp=run.sp, ep=run.ep)
-        times |= _times(ref, Part.FROZEN, frozen, job, where)
+    for name in (RoleName.CRITIC, RoleName.REF, RoleName.REWARD):
+        role = job.role(name)
+        if role is not None:
+            part, chosen = (Part.TRAIN, choice) if name is RoleName.CRITIC else (Part.FROZEN, frozen)
+            times |= _times(role, part, chosen, job, where)
     return times
 
 
 def _rollout(run: Run, job: Workload, role: Role, where: Hardware) -> Mapping[Work, int]:
-    share = UTILIZATION_ALONE if run.rollout_gpus else UTILIZATION_SHARED
+    share = run.share or (UTILIZATION_ALONE if run.rollout_gpus else UTILIZATION_SHARED)
     sizes = (run.rollout_tp,) if run.rollout_tp else (1, 2, 4, 8, 16)
     refusal: Unpredictable | None = None
     for tp in sizes:
         if where.gpus % tp or where.block(tp) is None:
             continue
-        choice = RolloutChoice(Engine.VLLM, tp, where.gpus // tp, Precision.BF16, share, MAX_NUM_SEQS, run.quantization)
+        choice = RolloutChoice(Engine.VLLM, tp, where.gpus // tp, Precision.BF16, share, MAX_NUM_SEQS, run.quantization, run.kv_cache)
         try:
             return _times(role, Part.ROLLOUT, choice, job, where)
         except Unpredictable as why:

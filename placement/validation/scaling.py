@@ -23,7 +23,7 @@ class Scaled:
     factor
         What every prediction is multiplied by.
     mape_percent
-        Mean absolute error then, percent.
+        Mean absolute error then, percent; None where one row alone makes the factor, which it then meets by construction.
     left_out_percent
         The same when the factor for each model comes from the other models; None when there is one model alone.
     """
@@ -31,7 +31,7 @@ class Scaled:
     framework: str
     rows: int
     factor: float
-    mape_percent: float
+    mape_percent: float | None
     left_out_percent: float | None
 
 
@@ -41,16 +41,15 @@ def scaled(group: Group) -> tuple[Scaled, ...]:
     for framework in sorted({row.framework for row in group.predicted if row.framework}):
         rows = [row for row in group.predicted if row.framework == framework]
         factor = best_factor(rows)
-        error = mape_percent(rows, factor)
-        assert error is not None
+        error = mape_percent(rows, factor) if len(rows) > 1 else None
         found.append(Scaled(framework, len(rows), factor, error, _left_out(rows)))
     return tuple(found)
 
 
 def after_scaling(group: Group) -> float | None:
-    """Return the mean absolute error of *group* after one factor per framework, percent."""
-    found = scaled(group)
-    return sum(one.rows * one.mape_percent for one in found) / sum(one.rows for one in found) if found else None
+    """Return the mean absolute error of *group* after one factor per framework, percent; frameworks of one row do not count."""
+    errors = [error for one in scaled(group) if one.mape_percent is not None for error in [one.mape_percent] * one.rows]
+    return fmean(errors) if errors else None
 
 
 def best_factor(rows: Sequence[Row]) -> float:

@@ -9,9 +9,9 @@ When to modify: a new generation of nodes, or tables that say more about theirs.
 
 from __future__ import annotations
 
-import dataclasses
-
+from placement.choices.capabilities import multiplies_fp8
 from placement.choices.hardware import Hardware
+from placement.constants.table import constants
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card
 from topologies.links import LinkKind, link, nvlink, pcie_port
@@ -34,27 +34,22 @@ LAYER_WIDTHS = 128
 _PORT_GBIT_PER_S = {3: 100, 4: 200, 5: 400, 6: 800}
 """A port beside each GPU by the card's PCIe generation: DGX-1 (EDR), DGX A100 (HDR), DGX H100 (NDR), DGX B300 (XDR)."""
 
-_PORT_SHARE = 0.93
-"""What a port carries: 46-48 GB/s of the 50 GB/s of 400 Gb/s."""
-
-
 def port_bytes_per_s(card: Card) -> float:
     """Return what the network port beside a GPU of *card* carries, one direction, B/s."""
-    return _PORT_GBIT_PER_S.get(card.pcie_gen, 100) / 8 * GB * _PORT_SHARE
+    return _PORT_GBIT_PER_S.get(card.pcie_gen, 100) / 8 * GB * constants().network_port_efficiency
 
 
-def in_8_bits(card: Card) -> Card:
+def needs_fp8(card: Card) -> None:
     """
-    Return *card* as matrix products of 8 bits see it: twice the rate.
+    Refuse training in 8 bits on a card without matrix products of 8-bit floats, as planning does.
 
     Raises
     ------
     Unpredictable
-        If it has none.
+        If *card* is one.
     """
-    if card.compute_capability < (8, 9):
+    if not multiplies_fp8(card.compute_capability):
         raise Unpredictable(f"{card.slug} has no matrix products in 8 bits")
-    return dataclasses.replace(card, dense_16bit_tflops=2 * card.dense_16bit_tflops)
 
 
 def hardware(card: Card, gpus: int, *, node_bytes_per_s: float | None = None) -> Hardware:

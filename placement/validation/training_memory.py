@@ -9,17 +9,22 @@ When to modify: tables describe runs in other words.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from dataclasses import dataclass
 
 from placement.choices.choices import TrainChoice
 from placement.constants.table import constants
 from placement.memory import gpu_memory
+from placement.memory.states import FULL_SHARDING
 from placement.models.model import Model
+from placement.timing import stages
 from placement.validation import naming
+from placement.validation import words as reading
 from placement.validation.reading import Folder, Record
 from placement.validation.relatives import NF4_BYTES
-from placement.validation.rows import Group, Row, Unpredictable
+from placement.validation.rows import Group, Part, Row, Unpredictable
+from placement.validation.setting import hardware
 from placement.workloads.dataflow import Work
 from placement.workloads.workload import (
     Batch,
@@ -35,18 +40,29 @@ from placement.workloads.workload import (
 from topologies.cards import Card
 
 GIB = 1024
+LORA_RANK = 8
+"""Rank of adapters where a table names none: that of torchtune's recipes."""
+
+_BF16_MASTER = r"(pure|all)[- ]bf16|bf16 (master|optimizer)|16-bit (master|optimizer)"
+
+UNSAID = "read from the words, a workload cannot say it"
 MOST_GPUS = 1 << 20
 MOST_TOKENS = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """A run, read from the words of its row."""
+    """A run, read from the words of its row; *zero* is None where the engine has no such stages."""
 
     model: Model
     gpus: int
     tokens: int
+    engine: Engine
     tp: int
+    pp: int
+    sp: int
+    ep: int
+    zero: int | None
     menu: TrainMenu
     master: Master
     offload: Offload
@@ -90,17 +106,41 @@ def _row(record: Record, setup: str, before: Model | None) -> tuple[Row, Model |
     except Unpredictable as why:
         return Row(shown, "GiB", measured, why=str(why), model=model, source=source), before
     name = f"{shown}, {setting.gpus} GPU{'s' if setting.gpus > 1 else ''}, {setting.tokens} tokens"
-    assumed = setting.assumed
-    return Row(name, "GiB", measured, predicted, assumed=assumed, model=setting.model.name, source=source), setting.model
+    row = Row(name, "GiB", measured, predicted, assumed=setting.assumed, model=setting.model.name, source=source)
+    return dataclasses.replace(row, parts=_speed(record, setting)), setting.model
+
+
+def _speed(record: Record, setting: _Setting) -> tuple[Part, ...]:
+    """Return the throughput of a row that states it beside its peak, where the row or its source names a card."""
+    measured = record.measured("tok_per_s_per_gpu")
+    card = setting.card or _card(record.text("source"))
+    if measured is None or card is None:
+        return ()
+    role, choice, batch = _job(setting)
+    where = hardware(card, setting.gpus)
+    if where.block(setting.tp) is None or where.block(setting.tp * setting.sp) is None:
+        return ()
+    seconds = stages.update(role, setting.model, choice, batch, where, constants()).seconds
+    return (Part("tokens/s per GPU", measured, batch.tokens / seconds / setting.gpus),)
 
 
 def _predicted(setting: _Setting) -> float:
-    role = Role(RoleName.ACTOR, setting.model, Engine.FSDP, train=setting.menu)
-    batch = Batch(setting.gpus, 1, 1, setting.tokens - 1, setting.tokens - 1, 1, setting.tokens)
-    dp = setting.gpus // setting.tp
-    choice = TrainChoice(setting.tp, 1, dp, Precision.BF16, setting.master, setting.offload, setting.tokens)
+    role, choice, batch = _job(setting)
     footprint = gpu_memory.train(role, setting.model, choice, batch, constants(), hybrid=True)
     return footprint.active_mib[Work.UPDATE_ACTOR] / GIB
+
+
+def _job(setting: _Setting) -> tuple[Role, TrainChoice, Batch]:
+    role = Role(RoleName.ACTOR, setting.model, setting.engine, train=setting.menu)
+    dp = setting.gpus // (setting.tp * setting.pp * setting.sp)
+    # As many micro-batches as there are stages of the pipeline: the first one then holds all that it can.
+    tokens = setting.tokens * setting.sp
+    batch = Batch(dp * setting.pp, 1, 1, tokens - 1, tokens - 1, 1, tokens)
+    choice = TrainChoice(
+        setting.tp, setting.pp, dp, Precision.BF16, setting.master, setting.offload, tokens, sp=setting.sp, ep=setting.ep,
+        zero=FULL_SHARDING if setting.zero is None else setting.zero,
+    )  # fmt: skip
+    return role, choice, batch
 
 
 def _named(setup: str, before: Model | None) -> Model:
@@ -122,31 +162,41 @@ def _setting(record: Record, setup: str, before: Model | None) -> _Setting:
     is_torchtune = "torchtune" in words
     tokens = record.count("tokens_per_gpu", most=MOST_TOKENS) or _tokens(words)
     gpus = record.count("n_gpus", most=MOST_GPUS) or _gpus(setup)
-    tp = re.search(r"\btp ?=? ?(\d{1,3})\b", f"{setup} {record.text('mode')}".lower())
-    size = max(int(tp[1]), 1) if tp else 1
-    if gpus % size:
-        raise Unpredictable(f"{gpus} GPUs cannot be cut into groups of {size}")
-    lora = 8 if "lora" in setup.lower() else 0
-    if lora:
-        assumed.append("rank 8")
+    said = f"{setup} {record.text('mode')}"
+    engine = Engine.MEGATRON if reading.is_megatron(words) else Engine.FSDP
+    tp, pp, sp, ep = _layout(said, model, engine, gpus)
+    if pp > 1 and engine is Engine.FSDP:
+        assumed.append("a pipeline under FSDP, which no plan has")
+    lora = _lora(record, said, assumed)
     in_backward = is_torchtune and not lora and gpus == 1
     if in_backward:
-        assumed.append("torchtune's recipe for one GPU: the optimizer runs in the backward pass, its state is paged")
+        assumed.append(f"torchtune's recipe for one GPU: the optimizer runs in the backward pass, its state is paged ({UNSAID})")
+    fused, is_compiled, is_nf4 = _is_fused(words, assumed), "compile" in words, "qlora" in setup.lower()
+    if is_compiled and not fused:
+        assumed.append(f"the loss is compiled into one kernel ({UNSAID})")
+    if is_nf4:
+        assumed.append(f"frozen weights in 4 bits ({UNSAID})")
     menu = TrainMenu(
-        fused_ce=_is_fused(words, assumed),
+        fused_ce=fused,
         lora=lora,
-        recompute=_recompute(words, assumed),
-        compiled="compile" in words,
+        recompute=_recompute(words, engine, assumed),
+        distributed_optimizer=not reading.without_distributed_optimizer(said),
+        compiled=is_compiled,
         in_backward=in_backward,
-        frozen_bytes=NF4_BYTES if "qlora" in setup.lower() else None,
+        frozen_bytes=NF4_BYTES if is_nf4 else None,
     )
     return _Setting(
         model=model,
         gpus=gpus,
         tokens=tokens,
-        tp=size,
+        engine=engine,
+        tp=tp,
+        pp=pp,
+        sp=sp,
+        ep=ep,
+        zero=_stage(said, engine),
         menu=menu,
-        master=Master.BF16 if is_torchtune else Master.FP32,
+        master=Master.BF16 if is_torchtune or re.search(_BF16_MASTER, words) else Master.FP32,
         offload=Offload.ALWAYS if "offload" in setup.lower() else Offload.NONE,
         card=_card(f"{setup} {record.text('gpu')} {record.text('hardware')}"),
         may_offload="offload" in words,
@@ -170,14 +220,39 @@ def _is_fused(words: str, assumed: list[str]) -> bool:
     return False
 
 
-def _recompute(words: str, assumed: list[str]) -> Recompute:
-    if re.search(r"selective", words):
-        return Recompute.SELECTIVE
-    if re.search(r"no (recompute|ac\b|activation checkpointing)", words):
-        return Recompute.NONE
-    if not re.search(r"(full|activation) (recompute|ac\b|checkpoint)", words):
-        assumed.append("full recomputation")
-    return Recompute.FULL
+def _recompute(words: str, engine: Engine, assumed: list[str]) -> Recompute | None:
+    found = reading.recomputation(words)
+    if found is None:
+        assumed.append("selective recomputation" if engine is Engine.MEGATRON else "full recomputation")
+    return found
+
+
+def _layout(said: str, model: Model, engine: Engine, gpus: int) -> tuple[int, int, int, int]:
+    """Return the sizes of tensor, pipeline, sequence and expert parallelism; each rank of the rest is a data-parallel one."""
+    tp, pp, ep = (reading.parallel_size(said, kind) or 1 for kind in ("tp", "pp", "ep"))
+    sp = (reading.parallel_size(said, "sp") or reading.parallel_size(said, "cp") or 1) if engine is Engine.FSDP else 1
+    if gpus % (tp * pp * sp):
+        raise Unpredictable(f"{gpus} GPUs cannot be cut into groups of {tp * pp * sp}")
+    if pp > model.layers:
+        raise Unpredictable(f"{model.layers} layers cannot be cut into {pp} stages")
+    spread = ep if engine is Engine.MEGATRON and model.experts else 1
+    return tp, pp, sp, math.gcd(spread, model.experts, gpus // (tp * pp)) if spread > 1 else 1
+
+
+def _stage(said: str, engine: Engine) -> int | None:
+    """Return the stage of ZeRO; FSDP without a word shards fully."""
+    stage = reading.zero_stage(said)
+    if stage == 0:
+        raise Unpredictable("every GPU keeps all of the optimizer (DDP, or stage 0 of ZeRO), which no plan does")
+    return stage if engine is Engine.FSDP else None
+
+
+def _lora(record: Record, said: str, assumed: list[str]) -> int:
+    """Return the rank of adapters, 0 without any."""
+    rank = record.count("lora_rank", most=65_536) or reading.lora_rank(said)
+    if rank == 0:
+        assumed.append(f"rank {LORA_RANK}")
+    return LORA_RANK if rank == 0 else rank or 0
 
 
 def _tokens(words: str) -> int:

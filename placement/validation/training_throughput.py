@@ -10,12 +10,13 @@ import re
 
 from placement.choices.choices import TrainChoice
 from placement.constants.table import constants
+from placement.memory.states import FULL_SHARDING
 from placement.models.model import Model
 from placement.timing import stages
-from placement.validation import naming
+from placement.validation import naming, words
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Part, Row, Unpredictable
-from placement.validation.setting import GB, hardware, in_8_bits, usual_shape
+from placement.validation.setting import GB, hardware, needs_fp8, usual_shape
 from placement.workloads.workload import (
     Batch,
     Engine,
@@ -70,18 +71,25 @@ def _predicted(record: Record) -> tuple[float, int, tuple[str, ...]]:
     length, sequences = record.needed("seq_len", most=MOST_TOKENS), record.needed("microbatch", most=1 << 16)
     whole = record.count("global_batch") or sequences * gpus * (record.count("grad_accum") or 1)
     model, assumed = _model(record)
-    if "fp8" in record.words("precision", "section"):
-        card = in_8_bits(card)
+    fp8 = "fp8" in record.words("precision", "section")
+    if fp8:
+        needs_fp8(card)
     uplink = re.search(r"(\d{2,5}) ?gbps", record.words("section"))
     where = hardware(card, gpus, node_bytes_per_s=int(uplink[1]) / 8 * GB if uplink else None)
     recompute = Recompute.FULL if record.text("act_ckpt").lower() == "true" else Recompute.NONE
     master = Master.BF16 if record.text("mp_mode").upper() == "PURE" else Master.FP32
-    role = Role(RoleName.ACTOR, model, Engine.FSDP, train=TrainMenu(recompute=recompute))
+    role = Role(RoleName.ACTOR, model, Engine.FSDP, train=TrainMenu(recompute=recompute, fp8=fp8))
     tokens = sequences * length
     batch = Batch(whole, 1, 1, length - 1, length - 1, 1, tokens) if length > 1 else None
     if batch is None or whole < gpus:
         raise Unpredictable("there are fewer sequences than GPUs")
-    choice = TrainChoice(1, 1, gpus, Precision.BF16, master, Offload.NONE, tokens)
+    stage = words.zero_stage(record.text("sharding"))
+    if stage == 0:
+        assumed = (*assumed, "gradients of whole models are all-reduced: as many bytes as in stage 1 of ZeRO")
+    if record.text("act_cpu_offload").lower() == "true":
+        assumed = (*assumed, "activations on the host cost no time")
+    zero = FULL_SHARDING if stage is None else max(stage, 1)
+    choice = TrainChoice(1, 1, gpus, Precision.BF16, master, Offload.NONE, tokens, zero)
     return stages.update(role, model, choice, batch, where, constants()).seconds, whole * length, assumed
 
 

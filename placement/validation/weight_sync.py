@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from placement.choices.choices import TrainChoice
 from placement.constants.table import constants
 from placement.demand import transfer_us
+from placement.memory.sending import all_weights
 from placement.models.model import Model
 from placement.timing import stages
-from placement.validation import naming
+from placement.timing.collectives import alpha_s
+from placement.validation import naming, words
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Row, Unpredictable
 from placement.validation.setting import GB, hardware, nvlink_domain, port_bytes_per_s, usual_shape
@@ -64,10 +66,13 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     if send is None or receive is None:
         send, receive = _sides(said["mapping"])
     c = constants()
-    role = Role(RoleName.ACTOR, model, Engine.FSDP, train=TrainMenu())
-    choice = TrainChoice(1, 1, send, Precision.BF16, Master.FP32, Offload.NONE, 1)
+    trained = said["mapping"].partition("->")[0]
+    is_megatron = re.search(r"[tpe]p\d", trained.lower()) is not None
+    tp = math.gcd(words.parallel_size(trained, "tp") or 1, send)
+    role = Role(RoleName.ACTOR, model, Engine.MEGATRON if is_megatron else Engine.FSDP, train=TrainMenu())
+    choice = TrainChoice(tp, 1, send // tp, Precision.BF16, Master.FP32, Offload.NONE, 1)
     sending = stages.send(role, model, choice, hardware(card, send), c, hybrid=False).seconds
-    receiving = stages.receive(model, hardware(card, receive), c).seconds
+    receiving = stages.receive(all_weights(model), hardware(card, receive), c).seconds
     fewer = min(send, receive)
     # Up to a node's GPUs together both sides are in one node (or rack), else every GPU of the smaller side has a port.
     inside = hardware(card, send + receive).ring_bytes_per_s
@@ -76,7 +81,13 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     passing = transfer_us(model, between / GB, c) * 1e-6
     if "fp8" in record.words("precision"):
         assumed = (*assumed, "counted in 16 bits")
-    return max(sending, receiving, passing), assumed
+    if record.fields.get("checkpoint_engine") is not False:
+        return max(sending, receiving, passing), assumed
+    # Without buckets every tensor is a broadcast of its own over all GPUs of both sides.
+    where = hardware(card, send + receive)
+    each = alpha_s(send + receive, where.ring_bytes_per_s, nvlink=where.ring_nvlink, c=c)
+    assumed = (*assumed, "tensor by tensor, where plans count buckets")
+    return max(sending, receiving, passing) + model.tensors * each, assumed
 
 
 def _model(name: str) -> tuple[Model, tuple[str, ...]]:
@@ -106,5 +117,7 @@ def _sides(mapping: str) -> tuple[int, int]:
         sizes = {kind: int(size) for kind, size in re.findall(r"([A-Z]P)(\d{1,5})", side.upper())}
         if not sizes:
             raise Unpredictable(f"{side!r} names no sizes of parallelism")
-        counts.append(math.prod(size for kind, size in sizes.items()))
+        counts.append(math.prod(sizes.values()))
+        if not 1 <= counts[-1] <= MOST_GPUS:
+            raise Unpredictable(f"{side!r} is no layout of 1 to {MOST_GPUS} GPUs")
     return counts[0], counts[1]

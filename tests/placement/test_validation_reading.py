@@ -120,13 +120,19 @@ def test_a_folder_has_to_be_one(tmp_path: Path) -> None:
 
 VALUES = st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_nan=False) | st.text(max_size=30) | st.sampled_from(
     ["H100", "DGX-H100", "Qwen3-4B", "Qwen3-30B3A", "[2,1,8,1,n/a]", "[0,0,0]", "fully async 4:4", "1-step Off", "TP2->TP4", "same",
-     "SFT, unfused CE", "8B QLoRA 1x4090", "seq 8192, batch 9999", "amp_fp8", "True"]
+     "SFT, unfused CE", "8B QLoRA 1x4090", "seq 8192, batch 9999", "amp_fp8", "True", "TP0->TP4", "Megatron TP2 PP64", "FSDP TP2 PP2 SP2",
+     "ZeRO-1 LoRA r=70000", "PPO", "vLLM+Megatron TP4 PP3 EP8", "A100, util 5 %, pp 0, max-num-seqs 0, max-model-len 0", "fp8 rollout",
+     "DDP"]
 )  # fmt: skip
 ROWS = {
-    "memory.json": ("training", measurements.PEAKS[0] | {"measured_peak": 1.0, "mode": "", "source": ""}),
-    "memory.json ": ("inference", measurements.ENGINES[0] | {"kv": 1.0, "weights": 1.0, "kv_tokens": 5, "gpu_memory_utilization": 0.9}),
-    "rl_steps.json": ("runs", measurements.STEPS[0] | measurements.STEPS[2] | {"step_s": 1.0, "old_logprob_s": 1.0}),
-    "rl_steps.json ": ("weight_sync", measurements.SYNCS[0] | {"mapping": "", "sync_s_min": 1.0, "precision": ""}),
+    "memory.json": ("training", measurements.PEAKS[0] | {"measured_peak": 1.0, "mode": "", "source": "", "lora_rank": 8}),
+    "memory.json ": ("inference", measurements.ENGINES[0] | {"kv": 1.0, "weights": 1.0, "kv_tokens": 5, "gpu_memory_utilization": 0.9,
+                                                             "pp": 1, "kv_cache_dtype": "", "max_num_seqs": 9, "max_model_len": 99}),
+    "rl_steps.json": ("runs", measurements.STEPS[0] | measurements.STEPS[2] | {
+        "step_s": 1.0, "old_logprob_s": 1.0, "algorithm": "PPO", "critic": "Qwen3-4B", "reward_model": None, "engine": "vLLM+FSDP2",
+        "gpu_memory_utilization": 0.5, "kv_cache_dtype": None, "lora_rank": None, "mean_response": None}),
+    "rl_steps.json ": ("weight_sync", measurements.SYNCS[0] | {"mapping": "", "sync_s_min": 1.0, "precision": "",
+                                                               "checkpoint_engine": False}),
 }
 
 
