@@ -9,13 +9,12 @@ When to modify: another kind of thing is shipped, or a workload can come from so
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from placement.errors import InputError
 from placement.text.suggest import nearest
+from placement.text.text_files import STDIN, name_of, read_source
 
 if TYPE_CHECKING:
     from placement.models.model import Model
@@ -62,24 +61,12 @@ def load_workload(source: str) -> Workload:
 
     if source in workload_names():
         return workload_file.load(workload_text(source), name=f"{source}.yaml")
-    if source == "-":
-        if sys.stdin is None:
-            raise InputError("standard input is closed, so - cannot be read")
-        return workload_file.load(_decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>"), name="<stdin>")
-    try:
-        path = Path(source).expanduser()
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except (FileNotFoundError, RuntimeError):  # RuntimeError: the home of nobody
-        close = nearest(source, workload_names())
-        hint = f"; did you mean {close!r}?" if close else ""
-        shipped = ", ".join(workload_names())
-        raise InputError(
-            f"there is no workload file {source!r}, and none such is shipped{hint} (shipped: {shipped})"
-        ) from None
-    except OSError as error:
-        raise InputError(f"cannot read the workload: {error.strerror or error}", where=source) from None
-    return workload_file.load(_decode(raw, source), name=source, folder=path.parent)
+    close = nearest(source, workload_names())
+    meant = f"; did you mean {close!r}?" if close else ""
+    shipped = f", and none such is shipped{meant} (shipped: {', '.join(workload_names())})"
+    text = read_source(source, what="workload file", most=MAX_BYTES, hint=shipped)
+    folder = None if source == STDIN else Path(source).expanduser().parent
+    return workload_file.load(text, name=name_of(source), folder=folder)
 
 
 def models() -> tuple[Model, ...]:
@@ -87,15 +74,6 @@ def models() -> tuple[Model, ...]:
     from placement.models.model import catalogue
 
     return tuple(catalogue().values())
-
-
-def _decode(raw: bytes, name: str) -> str:
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"larger than {MAX_BYTES >> 20} MiB: this is no workload", where=name)
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError("this is no text (UTF-8): a workload is a YAML file", where=name) from None
 
 
 def _natural(name: str) -> tuple[str | float, ...]:

@@ -38,13 +38,14 @@ Checked across keys: ppo has a critic and the other algorithms have none; grpo, 
 more responses to a prompt; generation is described once (under `actor`, or as the role `rollout`); schedules
 `one_step_off` and `async` take a role `rollout`; the mean response is not longer than the longest; a minibatch has at least one
 prompt; `fsdp` has no pipeline, `sp` and `zero` are keys of `fsdp` alone, `ep` and `distributed_optimizer` of `megatron`; `kv_cache:
-fp8` needs a card with 8-bit floats, `quantization: fp8` compute capability 7.5 (rule `supported`).
+fp8` and `fp8: true` of training need a card with 8-bit floats, `quantization: fp8` compute capability 7.5, below 8.9 for weights alone
+(rule `supported`).
 
 Schedules: under `full` the roles of a stage (generate, prepare, update, sync weights) overlap where their GPUs differ; under `none`
 one piece of work follows the other. The two others let generation run beside training, each on GPUs of its own. `one_step_off`:
 generation of the next step, to the end of its longest answer, beside preparation and updates of this one; then both wait for the
-weight sync. `async`: generation never waits for the longest answer but keeps its slots full; a weight sync interrupts answers, which
-go on with the new weights (partial rollouts).
+weight sync. `async`: generation never waits for the longest answer but keeps its slots busy; a weight sync interrupts answers, which
+go on with the new weights (partial rollouts), and whose contexts are computed anew: no more are kept under way than pay for that.
 """
 
 _RULES = """\

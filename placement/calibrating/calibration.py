@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from placement.calibrating import timing_keys
 from placement.calibrating.timing_keys import ADDED, STAGES, WAITING, WHOLE, Timer, name_of
@@ -51,6 +52,14 @@ SHORTER = f"shorter answers than the workload's, {SPARED}"
 """The same for work on answers."""
 
 
+class Timed(NamedTuple):
+    """A timer as it was written, its median in seconds, and how many steps that is of."""
+
+    key: str
+    seconds: float
+    steps: int
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """
@@ -66,6 +75,8 @@ class Fit:
         Seconds, for the setting that was measured.
     factor
         *measured_s* over *predicted_s*.
+    steps
+        How many steps *measured_s* is the median of.
     """
 
     works: tuple[Work, ...]
@@ -73,6 +84,7 @@ class Fit:
     predicted_s: float
     measured_s: float
     factor: float
+    steps: int
 
     @property
     def is_plausible(self) -> bool:
@@ -112,18 +124,21 @@ class Calibration:
     unknown: tuple[str, ...]
     step_s: float | None
 
-    def overrides(self, timings: Timings) -> tuple[Override, ...]:
+    def overrides(self) -> tuple[Override, ...]:
         """Return the factors as constants that say where they come from."""
-        steps = "" if timings.steps == 1 else f", median of {timings.steps} steps"
         return tuple(
             Override(
                 f"{work}{TIME_FACTOR}",
                 fit.factor,
-                f"calibrated: {fit.timer} measured {fit.measured_s:.5g} s{steps}, predicted {fit.predicted_s:.5g} s",
+                f"calibrated: {fit.timer} measured {fit.measured_s:.5g} s{_median(fit.steps)}, predicted {fit.predicted_s:.5g} s",
             )
             for fit in self.fits
             for work in fit.works
         )
+
+
+def _median(steps: int) -> str:
+    return "" if steps == 1 else f", median of {steps} steps"
 
 
 def uncalibrated(instance: Instance) -> Instance:
@@ -150,7 +165,7 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
     """
     unused: dict[str, str] = {}
     unknown = []
-    found: dict[str, tuple[str, float]] = {}
+    found: dict[str, Timed] = {}
     beside: list[tuple[str, str, float]] = []
     step_s = None
     overlaps = schedule not in (Schedule.FULL, Schedule.NONE)
@@ -161,7 +176,7 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
         elif overlaps and name in WAITING:
             unused[key] = f"under schedule {schedule} it is the wait for generation, not its time"
         elif name in STAGES:
-            found[name] = (key, seconds)
+            found[name] = Timed(key, seconds, timings.steps_of(key))
         elif name in ADDED:
             beside.append((ADDED[name], key, seconds))
         elif (why := timing_keys.why_not(name)) is not None:
@@ -170,12 +185,13 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
             unknown.append(f"{key}{did_you_mean(name, [*STAGES, *WHOLE])}")
     for name, key, seconds in beside:
         if name in found:
-            found[name] = (f"{found[name][0]} + {key}", found[name][1] + seconds)
+            known = found[name]
+            found[name] = Timed(f"{known.key} + {key}", known.seconds + seconds, min(known.steps, timings.steps_of(key)))
         else:
             unused[key] = f"it belongs to {name}, which was not measured"
     fits = []
     taken: dict[Work, str] = {}
-    for name, (key, seconds) in sorted(found.items(), key=lambda item: STAGES[item[0]].rank):
+    for name, (key, seconds, steps) in sorted(found.items(), key=lambda item: STAGES[item[0]].rank):
         timer = STAGES[name]
         works = tuple(work for work in timer.works if work in predicted_us)
         if not works:
@@ -187,7 +203,7 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
         elif own > FARTHEST * predicted:
             raise InputError(f"{key}: {own:g} s, where {predicted:.3g} s are predicted: timers are in seconds")
         else:
-            fits.append(Fit(works, key, predicted, own, float(f"{own / predicted:.{DIGITS}g}")))
+            fits.append(Fit(works, key, predicted, own, float(f"{own / predicted:.{DIGITS}g}"), steps))
             taken |= dict.fromkeys(works, key)
     order = list(predicted_us)
     return Calibration(
@@ -199,11 +215,11 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
     )
 
 
-def _inside(name: str, found: Mapping[str, tuple[str, float]]) -> float:
+def _inside(name: str, found: Mapping[str, Timed]) -> float:
     """Return what timer *name* holds of others, s: of those that are taken for work of their own."""
     inner: Iterator[tuple[str, Timer]] = ((other, STAGES[other]) for other in found if STAGES[other].within == name)
     return sum(
-        found[other][1]
+        found[other].seconds
         for other, timer in inner
         if not any(STAGES[b].works == timer.works and STAGES[b].rank < timer.rank for b in found)
     )

@@ -14,10 +14,9 @@ from pathlib import Path
 from placement.calibrating.timings import Timings
 from placement.checking.choices import choice_problems
 from placement.checking.form import form_problems
-from placement.constants.constants_file import read_text
 from placement.errors import InputError
-from placement.maps import devicemap
 from placement.maps.inputs import inputs
+from placement.maps.replay import MAX_BYTES, replay
 from placement.planner import SolverName, load_solver, plan
 from placement.plans import Plan
 from placement.program.instance import Instance, make_instance
@@ -26,15 +25,10 @@ from placement.program.lower import Lowered, lower
 from placement.program.menu import menu
 from placement.program.prices import not_compared
 from placement.program.proving import verified
-from placement.text.strict_yaml import dump
-from placement.workloads import workload_file
+from placement.text.text_files import read_text
 from placement.workloads.rules import parse_rules
 from placement.workloads.workload import RoleName
 from solvers.result import Options
-from topologies.documents.document_read import from_document
-from topologies.errors import TopologyError
-
-MAX_MAP_BYTES = 1 << 26
 
 ANY_MAP = (
     "free,contiguity=off,sharing=partial,same_card=off,min_gpus=off,reserve=off,reward_reserve=off,busy=off,"
@@ -96,29 +90,19 @@ def setting(
 
 
 def _of_file(question: Instance, path: Path, where: str) -> Setting:
-    found = devicemap.load(read_text(path, what="device map", most=MAX_MAP_BYTES), name=str(path))
+    text = read_text(path, what="device map", most=MAX_BYTES)
     try:
-        instance = _replayed(found, question)
-    except (TopologyError, InputError, KeyError, TypeError, AttributeError) as error:
+        found, its = replay(text, name=str(path))
+    except InputError as error:
         raise InputError(f"the map {path} does not record the machine and the job that it is for: {error}", where=where) from None
+    instance = its.with_overrides(question.overrides)
     wrong = list(form_problems(found, instance)) or list(choice_problems(found, instance))
     if wrong:
         raise InputError(f"the map {path} is no plan for the machine and the job that it records: {wrong[0]}", where=where)
     asked, ran = inputs(question), inputs(instance)
     others = [what for name, what in (("topology", "machine"), ("workload", "job")) if asked[name] != ran[name]]
-    text = f"the map {path.name} of the timings"
-    return Setting(found, instance, f"{text}, for another {' and '.join(others)} than this question has" if others else text)
-
-
-def _replayed(found: Plan, question: Instance) -> Instance:
-    """Return the question that *found* answered, with the constants of *question*."""
-    return make_instance(
-        from_document(found.inputs["topology"], name="inputs: topology"),
-        workload_file.load(dump(found.inputs["workload"]), name="inputs: workload"),
-        parse_rules(",".join(f"{name}={value}" for name, value in found.rules.items())),
-        visible=found.inputs.get("visible"),
-        overrides=question.overrides,
-    )
+    said = f"the map {path.name} of the timings"
+    return Setting(found, instance, f"{said}, for another {' and '.join(others)} than this question has" if others else said)
 
 
 def _of_groups(

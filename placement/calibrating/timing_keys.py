@@ -9,6 +9,7 @@ When to modify: a framework renames a timer or gets a new one.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,11 +104,13 @@ PARTS = {"generation_timing/": "a part of generation", "agent_loop/": "a part of
 """How timers begin that repeat parts of another."""
 
 
+@functools.lru_cache(maxsize=4096)
 def name_of(key: str) -> str:
     """Return the timer's name without what loggers put before it."""
     return PREFIX.sub("", key)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_timer(key: str) -> bool:
     """Whether *key*, one of many metrics of a log, is a time: by its prefix, or by a name that is known."""
     if OTHER_UNITS.search(key):

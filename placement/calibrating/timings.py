@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from placement.calibrating import timing_logs
 from placement.calibrating.timing_keys import STAGES, name_of
-from placement.calibrating.timing_logs import MAX_SECONDS, Record
-from placement.constants.constants_file import read_text
+from placement.calibrating.timing_logs import MAX_SECONDS, Log, Record
 from placement.errors import InputError
 from placement.text.strict_yaml import Document, load
 from placement.text.suggest import did_you_mean
+from placement.text.text_files import read_text
 
 MAX_BYTES = 1 << 26
 FEW_STEPS = 3
@@ -70,12 +70,22 @@ class Timings:
         Whether a first step was left out.
     run
         None when the file does not say what ran where.
+    counts
+        Timer → how many steps its median is of, where that is not *steps*.
+    doubts
+        What of the log was not used, or is not what its reader may think.
     """
 
     seconds: Mapping[str, float]
     steps: int
     dropped: bool
     run: Run | None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+
+    def steps_of(self, timer: str) -> int:
+        """Return how many steps the median of *timer* is of."""
+        return self.counts.get(timer, self.steps)
 
 
 def read_file(path: Path) -> Timings:
@@ -106,15 +116,15 @@ def read(text: str, *, name: str = "<timings>", folder: Path | None = None) -> T
     InputError
         If the text holds no times; the message says where and what to do.
     """
-    found = timing_logs.records(text, name)
+    found = timing_logs.read_log(text, name)
     if found is not None:
         return _merged(found, None, name)
     return _Reader(load(text, name=name), folder or Path()).timings()
 
 
-def _merged(records: list[Record], run: Run | None, name: str) -> Timings:
+def _merged(log: Log, run: Run | None, name: str) -> Timings:
     # Steps that were only validated, or saved, are none of training.
-    steps = [record for record in records if any(name_of(key) in STAGES for key in record)] or [r for r in records if r]
+    steps = [record for record in log.steps if any(name_of(key) in STAGES for key in record)] or [r for r in log.steps if r]
     if not steps:
         raise InputError(
             "no times of stages are in it: they look like `timing_s/gen` (verl), `timing/train/generation` (NeMo-RL) or `generate`",
@@ -125,7 +135,21 @@ def _merged(records: list[Record], run: Run | None, name: str) -> Timings:
     # What the first step alone has is better than nothing.
     keys = dict.fromkeys(key for record in steps for key in record)
     values = {key: [record[key] for record in counted if key in record] or [steps[0][key]] for key in keys}
-    return Timings({key: statistics.median(found) for key, found in values.items()}, len(counted), dropped, run)
+    # What takes no time did not run in that step; of what never ran that is all there is to say.
+    ran = {key: [seconds for seconds in found if seconds > 0] or found for key, found in values.items()}
+    idle = (
+        f"{key} is 0 in {len(values[key]) - len(found)} of {len(values[key])} steps: the median is of the others"
+        for key, found in ran.items()
+        if len(found) < len(values[key]) and name_of(key) in STAGES
+    )
+    return Timings(
+        {key: statistics.median(found) for key, found in ran.items()},
+        len(counted),
+        dropped,
+        run,
+        {key: len(found) for key, found in ran.items()},
+        (*log.doubts, *idle),
+    )
 
 
 class _Reader:
@@ -144,7 +168,7 @@ class _Reader:
         run = self._run(data["run"]) if "run" in data else None
         named = [key for key in ("timings", "log") if key in data]
         if not named:
-            return _merged(self._steps({k: v for k, v in data.items() if k != "run"}, ()), run, self.document.name)
+            return self._as_written(self._steps({k: v for k, v in data.items() if k != "run"}, ()), run)
         if len(named) == 2:
             raise self.document.error("times are given twice: keep `timings` or `log`", ("log",), key=True)
         for key in data:
@@ -156,16 +180,19 @@ class _Reader:
             return self._logged(data["log"], run)
         value = data["timings"]
         if not isinstance(value, list):
-            return _merged(self._steps(value, ("timings",)), run, self.document.name)
+            return self._as_written(self._steps(value, ("timings",)), run)
         records = [record for k, step in enumerate(value) for record in self._steps(step, ("timings", k))]
-        return _merged(records, run, self.document.name)
+        return self._as_written(records, run)
+
+    def _as_written(self, steps: list[Record], run: Run | None) -> Timings:
+        return _merged(Log(steps, ()), run, self.document.name)
 
     def _logged(self, value: Any, run: Run | None) -> Timings:
         path = self._path(value, ("log",))
-        records = timing_logs.records(read_text(path, what="log", most=MAX_BYTES), str(path))
-        if records is None:
+        log = timing_logs.read_log(read_text(path, what="log", most=MAX_BYTES), str(path))
+        if log is None:
             raise self.document.error("this file is no log of verl or NeMo-RL (console or JSON lines)", ("log",))
-        return _merged(records, run, str(path))
+        return _merged(log, run, str(path))
 
     def _path(self, value: Any, place: tuple[str | int, ...]) -> Path:
         if not isinstance(value, str) or not value:

@@ -1,5 +1,5 @@
 """
-Was everything that the plan chose on the workload's menus, and can the cards run it (rule ``supported``)?
+Was everything that the plan chose on the workload's menus, and can the cards run it (rule ``supported``), and trainers (``even_batch``)?
 
 When to modify: a menu is added to `placement.workloads.workload`.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from placement.choices.capabilities import OF_AMD, Feature, least_capability, runs
+from placement.choices.capabilities import OF_AMD, Feature, least_capability, multiplies_fp8, runs
 from placement.plans import Plan, RolePlan
 from placement.program.instance import Instance
 from placement.workloads.workload import (
+    Batch,
     Engine,
     KvCache,
     LayoutMenu,
@@ -39,6 +40,8 @@ def choice_problems(plan: Plan, instance: Instance) -> Iterator[str]:
         yield from _cuts(chosen, role)
         if not off_menu:
             yield from _unsupported(chosen, role, gpus, instance)
+        if instance.rules.even_batch and role.engine in (Engine.FSDP, Engine.MEGATRON):
+            yield from _uneven(chosen, role, instance.workload.batch)
 
 
 def preference(plan: Plan, instance: Instance) -> int:
@@ -114,9 +117,21 @@ def _unsupported(chosen: RolePlan, role: Role, gpus: Sequence[int], instance: In
                 card = "is a card of AMD" if have == OF_AMD else f"has {'.'.join(map(str, have))}"
                 used = f"a KV cache of {what}" if isinstance(what, KvCache) else what
                 yield f"{role.name} uses {used}, which needs compute capability {least}; GPU {oldest} {card} (rule supported)"
+        if role.train is not None and role.train.fp8 and not multiplies_fp8(have):
+            yield f"{role.name} trains in fp8, for which GPU {oldest} has no matrix products (rule supported)"
     first = next((p for p in role.precision if runs(have, p)), None)
     if first is not None and role.precision.index(first) < role.precision.index(Precision(chosen.precision)):
         yield f"{role.name} has precision {chosen.precision}, although its cards run {first}, which stands before it"
+
+
+def _uneven(chosen: RolePlan, role: Role, batch: Batch) -> Iterator[str]:
+    """Rule ``even_batch``: an update of what is trained, or else a step, has sequences for all ranks alike."""
+    parts = [batch.sequences]
+    if role.train is not None and batch.sequences % batch.minibatches == 0:
+        parts.append(batch.sequences // batch.minibatches)
+    wrong = [sequences for sequences in parts if sequences % chosen.layout.dp]
+    if wrong:
+        yield f"the {chosen.layout.dp} data-parallel ranks of {role.name} cannot share {wrong[0]} sequences evenly (rule even_batch)"
 
 
 def _needs(chosen: RolePlan) -> Iterator[Feature]:

@@ -19,6 +19,7 @@ from placement.checking.groups import blocks
 from placement.choices.choices import Choice, FrozenChoice, Part, RolloutChoice, TrainChoice, parts
 from placement.choices.hardware import Hardware
 from placement.demand import Demand, demand, transfer_us
+from placement.memory.sending import sent
 from placement.plans import GpuMemory, Plan, RolePlan
 from placement.program.instance import Instance
 from placement.workloads.dataflow import StagePlan, Work, dataflow
@@ -235,7 +236,7 @@ def _transfer_us(plan: Plan, instance: Instance, stage: StagePlan) -> int:
     if set(sources) & set(targets):
         return 0
     best = max(bandwidth.pair_gb_per_s(instance.machine.wiring, a, b) for a in sources for b in targets)
-    return transfer_us(actor.model, best, instance.constants)
+    return transfer_us(actor.model, best, instance.constants, sent(actor, actor.model, hybrid=False))
 
 
 def _bounds(

@@ -41,6 +41,8 @@ def why_unusable(instance: Instance, gpu: int) -> str | None:
         return "which no source names"
     if instance.visible is not None and gpu not in instance.visible:
         return "which CUDA_VISIBLE_DEVICES hides (rule visible)"
+    if gpu in instance.not_needed:
+        return "which is not needed (--smallest gpus)"
     mig = gpus[gpu].mig
     if mig is not None and mig.enabled:
         return "which is in MIG mode: jobs see its instances instead of it"

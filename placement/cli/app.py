@@ -1,17 +1,35 @@
 """
-The commands and their options. What they do is in one module each, imported only when the command runs.
+The commands and their options (those in common: `parameters`). What they do is in one module each, imported only when the command runs.
 
 When to modify: an option is added or renamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
-from typer.core import TyperCommand
+
+from placement.cli.parameters import (
+    CLUSTERS,
+    DEVICES,
+    MAX_WORKERS,
+    OBJECTIVES,
+    PRESETS,
+    SCHEMAS,
+    SHIPPED,
+    SMALLEST,
+    SOLVERS,
+    SOURCES,
+    AsJson,
+    Command,
+    Force,
+    Gpu,
+    Output,
+    among,
+    completes,
+)
 
 app = typer.Typer(
     name="placement",
@@ -21,59 +39,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     help="Which role of a reinforcement-learning job runs on which GPU: topology-aware and proven optimal.",
 )
-
-
-# What these options take stands here once more than in the modules that read them, so that --help imports none of those.
-OBJECTIVES = ("step", "memory", "gpus", "bandwidth")
-SMALLEST = ("gpus", "card")
-SOLVERS = ("cpsat", "exhaustive", "greedy")
-PRESETS = ("guide", "minimal", "strict", "four", "colocate", "free")
-SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets", "constants")
-SCHEMAS = ("workload",)
-SOURCES = (
-    "a file, - (standard input), a shipped name, or live; several of one machine joined by + (topo.txt+gpus.csv), one of several "
-    "matrices in a text (topo.txt#2), output of several hosts (pdsh, srun -l), or a cluster in short: 'dgx-h100 x 16 @ 8x50GB/s'."
-)
-MAX_WORKERS = 256
-DEVICES = ("cuda", "cpu")
-
-
-def _completes(words: tuple[str, ...]) -> Callable[[str], list[str]]:
-    """Return what offers *words* to the shell's completion."""
-    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
-
-
-def _among(words: tuple[str, ...]) -> str:
-    return f"<{'|'.join(words)}>"
-
-
-Gpu = Annotated[
-    Optional[str],  # noqa: UP045 - typer reads the annotation
-    typer.Option("--gpu", metavar="CARDS", help="Cards where no source names them: a100-40gb, or 0-3=a100-40gb,4-7=a100-80gb."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-
-
-def _file(path: Path | None) -> Path | None:
-    """Return *path*; None, which is standard output, for ``-``."""
-    return None if path == Path("-") else path
-
-
-Output = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("-o", "--output", metavar="FILE", callback=_file, help="Write the result here; - is standard output."),
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
-
-
-class _Command(TyperCommand):
-    """A command whose help names an argument as its usage does, without the type that Python gives it (``<list[str]>``)."""
-
-    def get_help(self, ctx: typer.Context) -> str:  # type: ignore[override]
-        for parameter in self.params:
-            if parameter.param_type_name == "argument":
-                setattr(parameter, "display_type_rich", lambda ctx: None)  # noqa: B010 - older releases have no such method
-        return super().get_help(ctx)
 
 
 def _version(value: bool) -> None:
@@ -92,13 +57,13 @@ def _root(
     pass
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def plan(
     topology: Annotated[
         Optional[list[str]],  # noqa: UP045
         typer.Option(
             metavar="SRC",
-            help=f"The machine: {SOURCES} "
+            help=f"The machine: {SOURCES}. "
             "Default: live; on a host without an NVIDIA driver the shipped dgx-a100-80gb.",
         ),
     ] = None,
@@ -123,15 +88,15 @@ def plan(
         ),
     ] = None,
     objective: Annotated[
-        str, typer.Option(metavar=_among(OBJECTIVES), help="What comes first.", autocompletion=_completes(OBJECTIVES))
+        str, typer.Option(metavar=among(OBJECTIVES), help="What comes first.", autocompletion=completes(OBJECTIVES))
     ] = "step",
     smallest: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
-            metavar=_among(SMALLEST),
+            metavar=among(SMALLEST),
             help="The inverse question: the fewest GPUs of the machine, or the smallest card in it, on which the job fits; its plan, and "
             "why the next smaller one does not do.",
-            autocompletion=_completes(SMALLEST),
+            autocompletion=completes(SMALLEST),
         ),
     ] = None,
     within: Annotated[
@@ -142,9 +107,9 @@ def plan(
             "other terms count.",
         ),
     ] = "2",
-    time_limit: Annotated[str, typer.Option(metavar="S", help="Seconds for solving.")] = "60",
+    time_limit: Annotated[str, typer.Option(metavar="S", help="Seconds for solving; for all presets together with --rules all.")] = "60",
     solver: Annotated[
-        str, typer.Option(metavar=_among(SOLVERS), help="What solves it.", autocompletion=_completes(SOLVERS))
+        str, typer.Option(metavar=among(SOLVERS), help="What solves it.", autocompletion=completes(SOLVERS))
     ] = "cpsat",
     workers: Annotated[
         str, typer.Option(metavar="N", help=f"Solver threads, 1 to {MAX_WORKERS}; the answer is the same.")
@@ -195,7 +160,7 @@ def plan(
     )
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command, short_help="What a plan rests on, and what fills its GPUs.")
 def explain(
     source: Annotated[str, typer.Argument(metavar="MAP", help="A device map that `placement plan` wrote; - is standard input.")],
     move: Annotated[
@@ -204,7 +169,7 @@ def explain(
     time_limit: Annotated[str, typer.Option(metavar="S", help="Seconds for all of it; what is left then is named.")] = "60",
     as_json: AsJson = False,
 ) -> int:
-    """What bounds every stage of a plan, and which numbers its choice rests on."""
+    """What bounds every stage of a plan, what fills its GPUs, and which numbers its choice rests on."""
     from placement.cli import explain as command
     from placement.cli import options
 
@@ -216,9 +181,9 @@ def explain(
     )
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def topology(
-    source: Annotated[str, typer.Argument(metavar="SRC", help=f"The machine or cluster: {SOURCES}")],
+    source: Annotated[str, typer.Argument(metavar="SRC", help=f"The machine or cluster: {SOURCES}, {CLUSTERS}.")],
     gpu: Gpu = None,
     as_json: AsJson = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="The same document as YAML: a topology file.")] = False,
@@ -238,7 +203,7 @@ def topology(
     return command.run(source, cards=gpu, as_json=as_json, as_yaml=as_yaml, svg=svg, force=force)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def collect(
     sources: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -283,12 +248,12 @@ def collect(
     )
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command, short_help="List what is shipped, from GPUs to constants.")
 def catalog(
     kind: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(
-            metavar=_among(SHIPPED), help="What to list; everything when left out.", autocompletion=_completes(SHIPPED)
+            metavar=among(SHIPPED), help="What to list; everything when left out.", autocompletion=completes(SHIPPED)
         ),
     ] = None,
     as_json: AsJson = False,
@@ -300,10 +265,10 @@ def catalog(
     return command.run(None if kind is None else options.choice("the kind", kind, SHIPPED), as_json=as_json)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def schema(
     name: Annotated[
-        str, typer.Argument(metavar=_among(SCHEMAS), help="Which document.", autocompletion=_completes(SCHEMAS))
+        str, typer.Argument(metavar=among(SCHEMAS), help="Which document.", autocompletion=completes(SCHEMAS))
     ] = "workload",
 ) -> int:
     """Print a JSON Schema for editors."""
@@ -316,7 +281,7 @@ def schema(
     return 0
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command)
 def validate(
     folder: Annotated[
         Optional[Path],  # noqa: UP045
@@ -330,7 +295,7 @@ def validate(
     return command.run(folder, as_json=as_json)
 
 
-@app.command(cls=_Command)
+@app.command(cls=Command, short_help="Measure this host's GPUs into a topology file.")
 def measure(
     topology: Annotated[
         Optional[str],  # noqa: UP045
@@ -339,9 +304,9 @@ def measure(
     device: Annotated[
         str,
         typer.Option(
-            metavar=_among(DEVICES),
+            metavar=among(DEVICES),
             help="What is measured: the GPUs of this host, or the CPU in their place, a rehearsal that no plan uses.",
-            autocompletion=_completes(DEVICES),
+            autocompletion=completes(DEVICES),
         ),
     ] = "cuda",
     processes: Annotated[

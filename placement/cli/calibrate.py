@@ -49,10 +49,10 @@ def calibrated(question: Instance, path: Path, *, solver: SolverName, options: O
     if not result.fits:
         raise InputError("; ".join(["no time in it is that of a stage of this job", *_left_out(result)]), where=str(path))
     replaced = [each.name for each in question.overrides if each.name.endswith(TIME_FACTOR)]
-    answer = question.with_overrides([*question.overrides, *result.overrides(measured)])
+    answer = question.with_overrides([*question.overrides, *result.overrides()])
     for text in report(result, measured, found, answer):
         note(text)
-    if twice := [each.name for each in result.overrides(measured) if each.name in replaced]:
+    if twice := [each.name for each in result.overrides() if each.name in replaced]:
         note(f"in place of --constants: {', '.join(twice)}")
     return answer
 
@@ -61,16 +61,23 @@ def report(result: Calibration, measured: Timings, found: Setting, answer: Insta
     """Yield what is said of a calibration: the table, doubts, what changed, and what stays as predicted."""
     first = "; the first step is left out" if measured.dropped else ""
     steps = "one step" if measured.steps == 1 else f"the median of {measured.steps} steps"
+    yield from (f"warning: {doubt}" for doubt in measured.doubts)
     yield f"calibrated to {steps}{first}; predicted: {found.text}"
     table = new_table(
-        ("stage", "left"), ("predicted", "right"), ("measured", "right"), ("factor", "right"), ("timer", "left"), prose=["stage"]
+        ("stage", "left"),
+        ("predicted", "right"),
+        ("measured", "right"),
+        ("factor", "right"),
+        ("steps", "right"),
+        ("timer", "left"),
+        prose=["stage"],
     )
     for fit in result.fits:
         table.add_row(*_row(fit))
     if len(result.fits) > 1:
         predicted = sum(fit.predicted_s for fit in result.fits)
         own = sum(fit.measured_s for fit in result.fits)
-        table.add_row("together", _seconds(predicted), _seconds(own), _factor(own / predicted), "")
+        table.add_row("together", _seconds(predicted), _seconds(own), _factor(own / predicted), "", "")
     yield rendered(table, stream=sys.stderr).rstrip()
     for fit in result.fits:
         if not fit.is_plausible:
@@ -102,8 +109,9 @@ def _kept(work: Work, answer: Instance) -> str:
     return work.value if factor == 1 else f"{work} (keeps its factor of {factor:g})"
 
 
-def _row(fit: Fit) -> tuple[str, str, str, str, str]:
-    return " + ".join(fit.works), _seconds(fit.predicted_s), _seconds(fit.measured_s), _factor(fit.factor), fit.timer
+def _row(fit: Fit) -> tuple[str, ...]:
+    times = _seconds(fit.predicted_s), _seconds(fit.measured_s)
+    return " + ".join(fit.works), *times, _factor(fit.factor), str(fit.steps), fit.timer
 
 
 def _factor(factor: float) -> str:

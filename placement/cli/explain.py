@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import RenderableType
@@ -23,24 +22,29 @@ from placement.cli.table import counted, new_table, percent, rendered
 from placement.errors import InputError
 from placement.explaining.memory_table import Moment, memory_table
 from placement.explaining.quantities import Quantity
-from placement.explaining.sensitivity import Change, Sensitivity, Turn, sensitivity
-from placement.maps.replay import replay
+from placement.explaining.sensitivity import Change, Leverage, Sensitivity, Turn, sensitivity
+from placement.maps.replay import MAX_BYTES, replay
 from placement.planner import SolverName, load_solver
 from placement.plans import Plan
 from placement.program.instance import Instance
 from placement.program.prices import seconds
 from placement.text.output import json_text, write_stdout
+from placement.text.text_files import name_of, read_source
+from placement.timing.generation import NO_ROOM
 from placement.workloads.workload import Schedule
 from solvers.result import Options
 
 SCHEMA = "placement/explanation/v1"
-MAX_BYTES = 1 << 22
-"""No map is larger: nothing bigger is read into memory."""
+MORE_ROOM = (
+    "generation waits for room in the KV cache: a larger gpu_memory_utilization or tp, kv_cache: fp8, state that is offloaded, or cards "
+    "with more memory let more sequences run at a time"
+)
+MOST_SHOWN = 4
 
 
 def run(source: str, *, moved_percent: float, time_limit_s: float, as_json: bool) -> int:
     """Explain the map *source* and return the exit code."""
-    plan, instance = kinds.reading("device-map", source, lambda: _right(*replay(_text(source), name=_name(source))))
+    plan, instance = kinds.reading("device-map", source, lambda: _right(*replay(_text(source), name=name_of(source))))
     options = Options(time_limit_s=time_limit_s)
     rests = sensitivity(plan, instance, load_solver(SolverName.CPSAT), options, moved=moved_percent / 100)
     moments = memory_table(plan, instance)
@@ -55,31 +59,8 @@ def run(source: str, *, moved_percent: float, time_limit_s: float, as_json: bool
 # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _name(source: str) -> str:
-    return "<stdin>" if source == "-" else source
-
-
 def _text(source: str) -> str:
-    try:
-        if source == "-":
-            if sys.stdin is None:
-                raise InputError("standard input is closed, so - cannot be read")
-            raw = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with Path(source).expanduser().open("rb") as file:
-                raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise InputError(f"larger than {MAX_BYTES >> 20} MiB: this is no device map", where=_name(source))
-        return raw.decode("utf-8-sig")
-    except (FileNotFoundError, RuntimeError):  # RuntimeError: the home of nobody
-        raise InputError(f"there is no file {source!r}: `placement plan -o FILE` writes a device map") from None
-    except UnicodeDecodeError:
-        raise InputError("this is no text (UTF-8): a device map is a YAML file", where=_name(source)) from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        words = error.strerror if isinstance(error, OSError) else None
-        raise InputError(f"cannot read the map: {words or error}", where=_name(source)) from None
+    return read_source(source, what="device map", most=MAX_BYTES, hint=": `placement plan -o FILE` writes one")
 
 
 def _right(plan: Plan, instance: Instance) -> tuple[Plan, Instance]:
@@ -104,6 +85,8 @@ def page(
     """Yield what the command prints; *moments* are those of `placement.explaining.memory_table.memory_table`."""
     yield Text(plan.verdict, style="bold")
     yield _stages(plan)
+    if any(NO_ROOM in stage.because for stage in plan.estimate.stages):
+        yield Text(MORE_ROOM)
     if Schedule(plan.estimate.schedule).overlaps_generation:
         yield Text(f"stages overlap (schedule {plan.estimate.schedule}): their shares can add up to more than the step")
     yield from held.memory(plan, moments)
@@ -122,6 +105,8 @@ def page(
     yield Text(
         f"{len(rests.holding)} numbers move the figures alone, on {len(rests.idle)} nothing here depends (--json names them)"
     )
+    if rests.leverage:
+        yield Text(f"the step moves most with {', '.join(map(_leverage, rests.leverage[:MOST_SHOWN]))}")
     if rests.not_looked_at:
         yield Text(f"not looked at for want of time (--time-limit): {_names(rests.not_looked_at)}")
 
@@ -179,6 +164,10 @@ def _loss(change: Change) -> str:
     return step
 
 
+def _leverage(found: Leverage) -> str:
+    return f"{found.quantity.name} ({100 * found.change:+.1f} % at {found.quantity.at(found.factor)})"
+
+
 def _names(listed: tuple[Quantity, ...]) -> str:
     return ", ".join(quantity.name for quantity in listed)
 
@@ -204,6 +193,10 @@ def document(
             "turns": [{**_turn_document(turn), "inside_band": turn.is_inside(band_percent / 100)} for turn in rests.turns],
             "ties": [q.name for q in rests.ties],
             "holding": [q.name for q in rests.holding],
+            "leverage": [
+                {"quantity": each.quantity.name, "factor": round(each.factor, 12), "step_percent": round(100 * each.change, 3)}
+                for each in rests.leverage
+            ],
             "idle": [q.name for q in rests.idle],
             "not_looked_at": [q.name for q in rests.not_looked_at],
             "why_not": rests.why_not or None,
@@ -219,7 +212,7 @@ def _turn_document(turn: Turn) -> dict[str, Any]:
         "unit": q.unit or None,
         "now": list(dict.fromkeys(q.values)),
         "side": "below" if turn.is_below else "above",
-        "holds_at": round(turn.holds_at, 6),
+        "holds_at": round(turn.holds_at, 12),
         "turned": _change_document(turn.turned),
         "at_end": _change_document(turn.at_end),
     }
@@ -227,7 +220,7 @@ def _turn_document(turn: Turn) -> dict[str, Any]:
 
 def _change_document(change: Change) -> dict[str, Any]:
     return {
-        "factor": round(change.factor, 6),
+        "factor": round(change.factor, 12),
         "becomes": list(change.becomes),
         "regret_percent": None if change.regret is None else round(100 * change.regret, 3),
         **({} if change.first_term is None else {"objective": {"stays": change.first_term[0], "goes": change.first_term[1]}}),

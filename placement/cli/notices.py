@@ -1,5 +1,6 @@
 """
-What must not be missed in a plan: GPUs that are left out, links that are unknown, sequences too long, rough times, broken wishes.
+What must not be missed in a plan: GPUs that are left out, links that are unknown, sequences too long, batches that
+ranks cannot share evenly, rough times, broken wishes.
 
 When to modify: a plan can rest on, or give up, something new that its reader would want to know first.
 """
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 from placement.cli.table import counted
 from placement.machines.machine import Machine
-from placement.maps.assumptions import must_know, rough_times
+from placement.maps.assumptions import must_know, rough_times, uneven_batches
 from placement.plans import Plan
 from placement.program.instance import Instance
 from placement.program.lower import least_gpus
@@ -20,7 +21,9 @@ from topologies.domains import Level
 
 def notices(plan: Plan, instance: Instance) -> tuple[str, ...]:
     """Return one sentence for each thing that the reader of *plan*, made for *instance*, must not miss."""
-    return (*must_know(instance), *rough_times(instance), *broken_wishes(plan, instance))
+    names = [role.name for role in instance.workload.placed]
+    ranks: dict[RoleName, int] = {name: plan.roles[name].layout.dp for name in names if name is not RoleName.ROLLOUT}
+    return (*must_know(instance), *uneven_batches(instance, ranks), *rough_times(instance), *broken_wishes(plan, instance))
 
 
 def broken_wishes(plan: Plan, instance: Instance) -> Iterator[str]:

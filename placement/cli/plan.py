@@ -7,23 +7,23 @@ When to modify: what the command reads, writes or says.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from placement.cli import EXIT_INTERRUPTED, EXIT_NO, EXIT_TIME, kinds
 from placement.cli.say import Progress, note
-from placement.constants import constants_file
+from placement.constants.table import Override
 from placement.errors import InputError
 from placement.machines.hosts import with_memory
 from placement.machines.sources import machine, visible_gpus
 from placement.maps.assumptions import must_know, overridden
-from placement.maps.devicemap import SCHEMA, dump, to_document
+from placement.maps.devicemap import dump, to_document
+from placement.maps.replay import constants_of
 from placement.planner import Outcome, SolverName, plan
 from placement.program.instance import Instance, Objective, make_instance
-from placement.program.prices import seconds
 from placement.text.output import json_text, refuse_unwritable, write_file, write_stdout
-from placement.workloads.rules import PRESETS, Rules, parse_rules
+from placement.workloads.rules import Rules, parse_rules
 from solvers.result import Options, Status
 from topologies.model import Topology
 
@@ -79,9 +79,7 @@ def run(
         note(f"warning: {warning}")
     ids = visible_gpus(visible, found)
     hosts = found.topology if host_memory_mib is None else with_memory(found.topology, host_memory_mib, say=note)
-    overrides = constants_file.read_file(constants) if constants is not None else ()
-    for each in overrides:
-        note(overridden(each))
+    overrides = _constants(constants)
     options = Options(time_limit_s=time_limit_s, workers=workers)
 
     def ask(parsed: Rules, machine: Topology = hosts) -> Instance:
@@ -96,7 +94,9 @@ def run(
         )
 
     if presets:
-        return _compare_presets([job.rules or "", *rules], ask, SolverName(solver), options, as_json=as_json)
+        from placement.cli.presets import compare
+
+        return compare([job.rules or "", *rules], ask, SolverName(solver), options, as_json=as_json)
     if smallest is not None:
         chosen = parse_rules(job.rules or "", *rules)
         looked = inverse.look(smallest, hosts, lambda machine: ask(chosen, machine), SolverName(solver), options)
@@ -110,6 +110,20 @@ def run(
     with Progress() as progress:
         outcome = plan(question, solver=SolverName(solver), options=replace(options, on_incumbent=progress.update))
     return _report(outcome, question, output=output, force=force, as_json=as_json)
+
+
+def _constants(path: Path | None) -> tuple[Override, ...]:
+    """Return the constants in *path*, and tell the user about them."""
+    if path is None:
+        return ()
+    found = constants_of(path)
+    if found is None:
+        note(f"{path} was planned with the shipped constants: none is replaced")
+    elif not found:
+        note(f"{path} replaces no constant: what it names has the shipped value")
+    for each in found or ():
+        note(overridden(each))
+    return found or ()
 
 
 def _report(
@@ -132,6 +146,8 @@ def _report(
         for line in must_know(question):
             note(line)
         if as_json:
+            from placement.cli.presets import no_plan_document
+
             write_stdout(json_text({**no_plan_document(outcome), **(beside or {})}))
         if outcome.interrupted:
             return EXIT_INTERRUPTED
@@ -155,52 +171,3 @@ def _report(
         note(table)
         write_stdout(text)
     return 0
-
-
-def no_plan_document(outcome: Outcome) -> dict[str, object]:
-    """Return what ``--json`` prints when there is no plan."""
-    return {
-        "schema": SCHEMA,
-        "verdict": outcome.verdict,
-        "device_map": None,
-        "proof": {"status": outcome.status.value},
-        "clash": list(outcome.clash),
-    }
-
-
-def _compare_presets(
-    specs: Sequence[str], ask: Callable[[Rules], Instance], solver: SolverName, options: Options, *, as_json: bool
-) -> int:
-    """``--rules all``: one line per preset, each with the same switches; the exit code says whether any of them has a plan."""
-    from placement.cli.table import new_table, rendered
-
-    switches = ",".join(word for spec in specs for word in spec.split(",") if word.strip() != "all")
-    rules = parse_rules(switches)
-    rows = []
-    for preset in PRESETS:
-        outcome = plan(ask(rules.with_preset(preset)), solver=solver, options=options)
-        rows.append((preset, outcome))
-        if outcome.interrupted:
-            return EXIT_INTERRUPTED
-    if as_json:
-        write_stdout(json_text([to_document(o.plan) if o.plan else no_plan_document(o) for _, o in rows]))
-    else:
-        table = new_table(
-            ("preset", "left"), ("step", "right"), ("GPUs", "right"), ("status", "left"), ("map", "left"), prose=["map"]
-        )
-        for preset, outcome in rows:
-            table.add_row(preset, *_preset_row(outcome))
-        write_stdout(rendered(table, stream=sys.stdout))
-    if any(outcome.plan for _, outcome in rows):
-        return 0
-    return EXIT_NO if all(outcome.status is Status.INFEASIBLE for _, outcome in rows) else EXIT_TIME
-
-
-def _preset_row(outcome: Outcome) -> tuple[str, str, str, str]:
-    if outcome.plan is None:
-        return "–", "–", outcome.status.value, "; ".join(outcome.clash)
-    pools: dict[tuple[int, ...], list[str]] = {}
-    for role, gpus in outcome.plan.device_map.items():
-        pools.setdefault(gpus, []).append(role)
-    drawn = "  ".join(f"{'+'.join(roles)}: {','.join(map(str, gpus))}" for gpus, roles in pools.items())
-    return seconds(outcome.plan.estimate.step_us), str(len(outcome.plan.used_gpus)), outcome.status.value, drawn

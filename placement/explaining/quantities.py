@@ -2,8 +2,8 @@
 What the choice of a plan may rest on: every constant of the cost model, and every fact of the machine that the model counts with.
 
 Facts are classes: all links of one kind move together, as one measurement or one data sheet would move them. What a card can hold is
-not among them: it is counted by the driver, not estimated. No plan of one host crosses a network, so that uplinks of nodes are not
-there either.
+counted by the driver, not estimated; it moves all the same, as one buys more or less of it, and as engines take a share of it. No plan of
+one host crosses a network, so that uplinks of nodes are not there.
 
 When to modify: the machine gets another fact that the cost model counts with. Constants come by themselves.
 """
@@ -11,18 +11,37 @@ When to modify: the machine gets another fact that the cost model counts with. C
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from placement.constants.table import Constants, sources
-from placement.machines.machine import Machine
+from placement.constants.table import Constants, is_of_links, sources
+from placement.machines.machine import Machine, resolve
 from placement.program.instance import Instance
 from topologies.links import Link, LinkKind
+from topologies.measured import believed
 from topologies.wiring import Edge
 
 PCIE = "PCIe"
 SOCKETS = "links between CPU sockets"
 STAGED = "copies staged through the host"
+GIB = 1024
+
+UNSEEN = "unseen_memory_mib"
+"""The constant by which the machine itself is another."""
+
+FEW_DIGITS = 3
+"""Digits that people read."""
+
+MOST_DIGITS = 12
+"""Digits that tell apart any two numbers that can be told apart in a plan: times are whole µs, the longest of 10¹² of them."""
+
+SAME = 1e-12
+"""Share of a number by which floating point may miss what was meant: 0.8 · 312 is 249.60000000000002."""
+
+BESIDE = 0.002
+"""How far, as a share, a value may be moved so that it has few digits."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quantity:
@@ -34,7 +53,7 @@ class Quantity:
     name
         What it is called: the name of a constant, or of a fact in words.
     is_constant
-        Whether it is a constant of the cost model; then it changes no group of GPUs.
+        Whether it is a constant of the cost model.
     values
         Its value now; least and most where a class of the machine has several.
     unit
@@ -43,6 +62,8 @@ class Quantity:
         Factor at which it reaches what it cannot exceed (a share its peak); None for no such thing.
     move
         Returns a question with the quantity times a factor.
+    is_whole
+        Whether it is a whole number.
     """
 
     name: str
@@ -51,12 +72,41 @@ class Quantity:
     unit: str
     most: float | None
     move: Callable[[Instance, float], Instance]
+    is_whole: bool = False
 
     def at(self, factor: float) -> str:
-        """Return the value times *factor* for people: three digits, and the unit."""
-        low, high = (f"{v:.3g}" if v < 1000 else f"{v:.0f}" for v in (self.values[0] * factor, self.values[-1] * factor))
+        """Return the value times *factor* for people: as few digits as say it, at least three, and the unit."""
+        moved = (self.values[0] * factor, self.values[-1] * factor)
+        low, high = (_shown(round(v) if self.is_whole else v) for v in moved)
         amount = low if low == high else f"{low}–{high}"
         return f"{amount} {self.unit}".rstrip()
+
+    def beside(self, factor: float, *, up: bool) -> Iterator[float]:
+        """
+        Yield factors next to *factor*, not below it if *up*, else not above it, at which the value has few digits: `at` says those exactly.
+
+        Those with fewest digits come first; *factor* itself comes last.
+        """
+        value = self.values[0] * factor
+        if self.is_whole:
+            yield round(value) / self.values[0]     # to which `move` rounds it, too
+            return
+        for digits in range(FEW_DIGITS, MOST_DIGITS):
+            grain = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+            # Printed and read again, so that it is the number with so many digits.
+            near = float(f"{(math.ceil(value / grain) if up else math.floor(value / grain)) * grain:.{digits}g}")
+            if abs(near / value - 1) <= BESIDE and (near >= value if up else near <= value):
+                yield near / self.values[0]
+        yield factor
+
+
+def _shown(value: float) -> str:
+    """Return *value* with as few digits as tell it from its neighbours."""
+    for digits in range(FEW_DIGITS, MOST_DIGITS):
+        text = f"{value:.{digits}g}"
+        if math.isclose(float(text), value, rel_tol=SAME):
+            break
+    return f"{float(text):.0f}" if float(text) == int(float(text)) else text
 
 
 def quantities(instance: Instance) -> tuple[Quantity, ...]:
@@ -70,18 +120,32 @@ def quantities(instance: Instance) -> tuple[Quantity, ...]:
 def _constants(constants: Constants) -> Iterator[Quantity]:
     kinds = {field.name: field.type for field in dataclasses.fields(Constants)}
     for name, source in sources().items():
+        if is_of_links(name):
+            continue        # what they say of this machine's links is moved as a fact of it
         value = getattr(constants, name)
         is_rate = source.unit == "B/s"
         most = 1 / value if source.unit.startswith("share") else None
         shown, unit = (value / 1e9, "GB/s") if is_rate else (float(value), "")
-        yield Quantity(name, True, (shown,), unit, most, _with_constant(name, is_whole=kinds[name] == "int"))
+        is_whole = kinds[name] == "int"
+        yield Quantity(name, True, (shown,), unit, most, _with_constant(name, is_whole=is_whole), is_whole and not is_rate)
 
 
 def _with_constant(name: str, *, is_whole: bool) -> Callable[[Instance, float], Instance]:
     def move(instance: Instance, factor: float) -> Instance:
         moved = getattr(instance.constants, name) * factor
         value = round(moved) if is_whole else moved
-        return instance.replace(constants=dataclasses.replace(instance.constants, **{name: value}))
+        constants, machine = dataclasses.replace(instance.constants, **{name: value}), instance.machine
+        # What was measured is turned into peaks by constants, and what torch sees is one.
+        if believed(machine.topology) is not None or name == UNSEEN:
+            machine = resolve(
+                machine.topology,
+                instance.rules,
+                visible=instance.visible,
+                not_needed=instance.not_needed,
+                constants=constants,
+                rates=machine.rates,
+            )
+        return instance.replace(constants=constants, machine=machine)
 
     return move
 
@@ -97,6 +161,8 @@ def _facts(machine: Machine) -> Iterator[Quantity]:
         rate, memory = card.dense_16bit_tflops, card.memory_gb_per_s
         yield Quantity(f"FLOP/s of {slug}", False, (rate,), "TFLOP/s", None, _with_card(slug, "dense_16bit_tflops"))
         yield Quantity(f"memory bandwidth of {slug}", False, (memory,), "GB/s", None, _with_card(slug, "memory_gb_per_s"))
+        held = sorted(machine.capacity_mib[g] / GIB for g in machine.usable if machine.cards[g].slug == slug)
+        yield Quantity(f"memory of {slug}", False, (held[0], held[-1]), "GiB", None, _with_memory(slug))
 
 
 def _families(machine: Machine) -> Mapping[str, list[float]]:
@@ -160,5 +226,20 @@ def _with_card(slug: str, field: str) -> Callable[[Instance, float], Instance]:
         )
         # What a card's links carry is moved by itself.
         return instance.replace(machine=dataclasses.replace(machine, cards=cards).wired(machine.wiring))
+
+    return move
+
+
+def _with_memory(slug: str) -> Callable[[Instance, float], Instance]:
+    def move(instance: Instance, factor: float) -> Instance:
+        machine, reserve = instance.machine, instance.rules.reserve
+        capacity = tuple(
+            round(mib * factor) if card.slug == slug else mib for card, mib in zip(machine.cards, machine.capacity_mib, strict=True)
+        )
+        reserved = tuple(
+            reserve.of_mib(mib) + (gpu.memory_used_mib or 0) for mib, gpu in zip(capacity, machine.topology.gpus, strict=True)
+        )
+        changed = dataclasses.replace(machine, capacity_mib=capacity, reserved_mib=reserved)
+        return instance.replace(machine=changed.wired(machine.wiring))
 
     return move

@@ -39,6 +39,10 @@ LEAST_REGRET = 0.0005
 """Regret that counts: below it people read 0.0 %."""
 
 
+BISECTED = 0.75 * CLOSE
+"""The same of the bisection itself: both ends then move to values with few digits."""
+
+
 class Same(Enum):
     """What stays as it is when a quantity is moved."""
 
@@ -110,6 +114,24 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Leverage:
+    """
+    How the shortest step moves with a quantity, whatever is chosen then.
+
+    Parameters
+    ----------
+    factor
+        The end of the range at which it moves most.
+    change
+        The step there over the step now, less one.
+    """
+
+    quantity: Quantity
+    factor: float
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
 class Sensitivity:
     """
     What the choice rests on.
@@ -126,6 +148,8 @@ class Sensitivity:
         Quantities on which nothing in the tables depends.
     not_looked_at
         Quantities for which there was no time.
+    leverage
+        Quantities that move the step, those that move it most first.
     why_not
         Why nothing was looked at; empty otherwise.
     """
@@ -135,6 +159,7 @@ class Sensitivity:
     holding: tuple[Quantity, ...] = ()
     idle: tuple[Quantity, ...] = ()
     not_looked_at: tuple[Quantity, ...] = ()
+    leverage: tuple[Leverage, ...] = ()
     why_not: str = ""
 
 
@@ -174,7 +199,8 @@ def sensitivity(plan: Plan, instance: Instance, solve: Solve, options: Options, 
             turns += found
     turns.sort(key=lambda turn: (abs(turn.turned.factor - 1), not turn.is_below))
     ties, holding, idle, not_looked_at = map(tuple, others.values())
-    return Sensitivity(tuple(turns), ties, holding, idle, not_looked_at)
+    leverage = sorted(search.leverage(), key=lambda found: -abs(found.change))
+    return Sensitivity(tuple(turns), ties, holding, idle, not_looked_at, tuple(leverage))
 
 
 class _NoTime(Exception):
@@ -192,6 +218,8 @@ class _Search:
         self.tables = menu(instance)
         self.lowered = lower(instance, self.tables)
         self.known: Taken | None = None
+        self.step_us = 0
+        self.ends: dict[str, list[Leverage]] = {}
 
     def why_not(self, plan: Plan) -> str:
         """Return why there is no choice of which it could be said when it turns; nothing if there is one."""
@@ -209,11 +237,17 @@ class _Search:
         if (again.device_map, again.roles) != (dict(plan.device_map), dict(plan.roles)):
             return "planning anew takes another choice, so that nothing is known to hold this one; write the map anew with `placement plan`"
         self.known = taken(self.lowered, self.tables, result.answer)
+        self.step_us = check.terms(self.lowered.problem, result.answer)[Term.STEP]
         return ""
+
+    def leverage(self) -> list[Leverage]:
+        """Return of every quantity that was moved to an end of its range, and moves the step, the end at which it moves it most."""
+        strongest = (max(found, key=lambda each: abs(each.change)) for found in self.ends.values())
+        return [each for each in strongest if abs(each.change) >= LEAST_REGRET]
 
     def turns(self, quantity: Quantity, moved: float) -> list[Turn] | str:
         """Return where *quantity* turns the choice; where it does not, in which list of `Sensitivity` it belongs."""
-        ends = [self.change(quantity, end) for end in _ends(quantity, moved)]
+        ends = [self.change(quantity, end, is_end=True) for end in _ends(quantity, moved)]
         found = [self._bisected(quantity, end) for end in ends if isinstance(end, Change) and end.matters]
         if found:
             return found
@@ -223,26 +257,45 @@ class _Search:
 
     def _bisected(self, quantity: Quantity, end: Change) -> Turn:
         holds_at, turned = 1.0, end
-        while abs(turned.factor - holds_at) > CLOSE:
-            middle = (holds_at + turned.factor) / 2
-            try:
-                change = self.change(quantity, middle)
-            except _NoTime:
-                break       # the turn is known, if not closely
-            if isinstance(change, Change) and change.matters:
-                turned = change
-            else:
-                holds_at = middle
+        try:
+            while abs(turned.factor - holds_at) > BISECTED:
+                middle = (holds_at + turned.factor) / 2
+                if (change := self._turned(quantity, middle)) is not None:
+                    turned = change
+                else:
+                    holds_at = middle
+            holds_at, turned = self._said(quantity, holds_at, turned, end)
+        except _NoTime:
+            pass       # the turn is known, if not closely
         return Turn(quantity, holds_at, turned, end)
 
-    def change(self, quantity: Quantity, factor: float) -> Change | Same:
-        """Return what happens when *quantity* is moved by *factor*."""
+    def _said(self, quantity: Quantity, holds_at: float, turned: Change, end: Change) -> tuple[float, Change]:
+        """Return the two sides of a turn at values that people can read: each was tried, and does what is said of it."""
+        up = end.factor > 1
+        if holds_at != 1:
+            inward = (factor for factor in quantity.beside(holds_at, up=not up) if (factor >= 1) == up or factor == 1)
+            holds_at = next((factor for factor in inward if self._turned(quantity, factor) is None), holds_at)
+        for factor in quantity.beside(turned.factor, up=up):
+            is_beyond = abs(factor - 1) > abs(end.factor - 1) and not quantity.is_whole
+            if factor == turned.factor or is_beyond:
+                continue
+            if (change := self._turned(quantity, factor)) is not None:
+                return holds_at, change
+        return holds_at, turned
+
+    def _turned(self, quantity: Quantity, factor: float) -> Change | None:
+        """Return what happens at *factor* if the choice turns there; None while it holds."""
+        change = self.change(quantity, factor)
+        return change if isinstance(change, Change) and change.matters else None
+
+    def change(self, quantity: Quantity, factor: float, *, is_end: bool = False) -> Change | Same:
+        """Return what happens when *quantity* is moved by *factor*; at an end of its range it is noted how the step moves."""
         if time.monotonic() >= self.deadline:
             raise _NoTime
         assert self.known is not None
         moved = quantity.move(self.instance, factor)
-        # A constant changes what groups cost, not which groups there are.
-        tables = priced_menu(moved, self.tables.groups) if quantity.is_constant else menu(moved)
+        # Most constants change what groups cost, not which groups there are.
+        tables = priced_menu(moved, self.tables.groups) if moved.machine is self.instance.machine else menu(moved)
         lowered = lower(moved, tables)
         if lowered.problem == self.lowered.problem:
             return Same.COSTS
@@ -251,9 +304,11 @@ class _Search:
         if result.answer is None:
             return Change(factor, (), None)
         new = taken(lowered, tables, result.answer)
+        goes = check.terms(lowered.problem, result.answer)
+        if is_end:
+            self.ends.setdefault(quantity.name, []).append(Leverage(quantity, factor, goes[Term.STEP] / self.step_us - 1))
         if new == self.known:
             return Same.CHOICE
-        goes = check.terms(lowered.problem, result.answer)
         regret, first = None, None
         if stays is not None:
             regret = stays[Term.STEP] / goes[Term.STEP] - 1

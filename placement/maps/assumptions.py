@@ -7,17 +7,19 @@ When to modify: the cost model or the lowering takes something for granted that 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from placement.choices.choices import Choice, FrozenChoice, RolloutChoice, TrainChoice
+from placement.choices.batches import uneven
+from placement.choices.choices import Choice, FrozenChoice, RolloutChoice, TrainChoice, parts
 from placement.constants.table import TIME_FACTOR, Override, constants, sources
 from placement.machines.machine import id_ranges
 from placement.machines.measured import rehearsals, what_was_measured
+from placement.memory.sending import sends_adapters
 from placement.plans import HostMemory
 from placement.program.instance import Instance
 from placement.program.menu import Menu
 from placement.workloads.dataflow import Work
-from placement.workloads.workload import Quantization, Schedule, Workload
+from placement.workloads.workload import Quantization, RoleName, Schedule, Workload
 from solvers.result import Result
 from topologies import peer
 
@@ -63,7 +65,13 @@ def assumptions(
         said.append(f"memory of {', '.join(unverified)} is from data sheets, not seen in a driver's output")
     if any(work is Work.SYNC_WEIGHTS for _, work, _ in menu.operations) and not instance.workload.is_hybrid:
         said.append("new weights reach the rollout GPUs over the best link between the two groups, then along its ring")
-    return (*said, *_menus(chosen), *_host_memory(hosts), *must_know(instance))
+    ranks = {
+        role.name: choice.dp
+        for (role, _), choice in zip(((role, part) for role in menu.roles for part in parts(role)), chosen, strict=True)
+        if not isinstance(choice, RolloutChoice)
+    }
+    of_job = (*_sent(instance.workload), *_menus(chosen), *uneven_batches(instance, ranks))
+    return (*said, *of_job, *_host_memory(hosts), *must_know(instance))
 
 
 def _host_memory(hosts: Sequence[HostMemory]) -> Iterator[str]:
@@ -91,6 +99,19 @@ def must_know(instance: Instance) -> tuple[str, ...]:
         said.append(off)
     said += rehearsals(topology)
     return (*said, *_too_long(instance.workload))
+
+
+def uneven_batches(instance: Instance, ranks: Mapping[RoleName, int]) -> Iterator[str]:
+    """Yield what most trainers would refuse of a plan whose roles have so many data-parallel *ranks*."""
+    roles: dict[tuple[int, str], list[str]] = {}
+    for role in instance.workload.placed:
+        if role.name in ranks and (what := uneven(role, ranks[role.name], instance.workload.batch)):
+            roles.setdefault((ranks[role.name], what), []).append(role.name.value)
+    for (dp, what), names in roles.items():
+        yield (
+            f"{', '.join(names)}: {dp} data-parallel ranks cannot share {what} evenly, which most trainers refuse: change the batch, or "
+            "forbid it with --rules even_batch=on"
+        )
 
 
 def _accuracy() -> str:
@@ -137,12 +158,23 @@ def _too_long(workload: Workload) -> Iterator[str]:
         )
 
 
+def _sent(workload: Workload) -> Iterator[str]:
+    """Yield what a weight sync sends where adapters are trained."""
+    actor = workload.role(RoleName.ACTOR)
+    if actor is None or actor.train is None or actor.train.lora == 0:
+        return
+    if sends_adapters(actor, hybrid=workload.is_hybrid):
+        yield "LoRA: weight syncs send the adapters alone, to an engine that has their base (lora_merge: true sends all weights)"
+    else:
+        yield "LoRA: weight syncs send all weights, the adapters merged into them (lora_merge: false sends the adapters alone)"
+
+
 def _menus(chosen: Sequence[Choice]) -> Iterator[str]:
     """Yield what is assumed of choices that few plans take."""
     if any(isinstance(choice, TrainChoice | FrozenChoice) and choice.ep > 1 for choice in chosen):
         yield "expert parallelism: every expert gets as many tokens as any other"
     if any(isinstance(choice, RolloutChoice) and choice.quantization is Quantization.FP8 for choice in chosen):
-        yield "engines with 8-bit weights read them faster, and multiply at the 16-bit rate of the card"
+        yield "engines with 8-bit weights read them faster, and multiply in 8 bits on cards that can (compute capability 8.9), else in 16"
 
 
 def _schedule(instance: Instance) -> str:

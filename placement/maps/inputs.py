@@ -20,6 +20,8 @@ def inputs(instance: Instance) -> dict[str, Any]:
 
     document: dict[str, Any] = {
         "version": __version__,
+        # Before what no map lacks: of a map that was cut, constants must not be missing unnoticed.
+        **({"constants": constants_file.to_document(instance.overrides)} if instance.overrides else {}),
         "topology": to_document(instance.machine.topology),
         "workload": workload_file.to_document(instance.workload),
         "objective": instance.objective.value,
@@ -27,6 +29,6 @@ def inputs(instance: Instance) -> dict[str, Any]:
     }
     if instance.visible is not None:
         document["visible"] = list(instance.visible)
-    if instance.overrides:
-        document["constants"] = constants_file.to_document(instance.overrides)
+    if instance.not_needed:
+        document["not_needed"] = list(instance.not_needed)
     return document

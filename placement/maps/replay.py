@@ -7,9 +7,11 @@ When to modify: an input that changes the answer is added.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from placement.constants import constants_file
+from placement.constants.table import Override
 from placement.errors import InputError
 from placement.maps import devicemap
 from placement.plans import Plan
@@ -17,17 +19,24 @@ from placement.program.instance import Instance, Objective, make_instance
 from placement.text import strict_yaml
 from placement.text.strict_yaml import Document
 from placement.text.suggest import did_you_mean
+from placement.text.text_files import read_text
 from placement.workloads import workload_file
 from placement.workloads.rules import Rules, parse_rules
 from topologies.errors import TopologyError
 from topologies.model import Topology
 
 NEEDED = ("version", "topology", "workload", "objective", "within_percent")
-"""What every map records of its question; ``visible`` only where GPUs were hidden, ``constants`` where some were the user's."""
+"""
+What every map records of its question; ``visible`` only where GPUs were hidden, ``not_needed`` where ``--smallest gpus`` left some out,
+``constants`` where some were the user's.
+"""
 
-KNOWN = (*NEEDED, "visible", "constants")
+KNOWN = (*NEEDED, "visible", "not_needed", "constants")
 
 AGAIN = "write the map anew with `placement plan -o FILE`"
+
+MAX_BYTES = 1 << 22
+"""No map is larger, and no file of constants: nothing bigger is read into memory."""
 
 Read = TypeVar("Read")
 
@@ -58,13 +67,36 @@ def replay(text: str, *, name: str = "<map>") -> tuple[Plan, Instance]:
             _topology(document),
             workload_file.read(document.part("inputs", "workload")),
             _rules(document),
-            visible=_visible(document),
+            visible=_ids(document, "visible"),
             objective=_objective(document),
             within_percent=_number(document, "within_percent"),
             overrides=constants_file.read(text, name=name),
+            not_needed=_ids(document, "not_needed") or (),
         ),
     )
     return plan, instance
+
+
+def constants_of(path: Path) -> tuple[Override, ...] | None:
+    """
+    Return the constants of a user's own in *path*, a file of them or a device map; None for a map that was planned without.
+
+    A damaged map is refused as a whole: of one that was cut, the constants may be what is missing.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read, or is neither; the message has line, column and excerpt.
+    """
+    name = str(path)
+    text = read_text(path, what="constants file", most=MAX_BYTES)  # or a map
+    found = constants_file.read(text, name=name)
+    document = strict_yaml.load(text, name=name)
+    if not constants_file.is_map(document):
+        return found
+    devicemap.load(text, name=name)
+    _check_inputs(document)
+    return found if "constants" in document.data["inputs"] else None
 
 
 def _check_inputs(document: Document) -> None:
@@ -107,12 +139,12 @@ def _plain(value: Any) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-def _visible(document: Document) -> tuple[int, ...] | None:
-    ids = document.data["inputs"].get("visible")
+def _ids(document: Document, key: str) -> tuple[int, ...] | None:
+    ids = document.data["inputs"].get(key)
     if ids is None:
         return None
     if not isinstance(ids, list) or not all(isinstance(g, int) and not isinstance(g, bool) for g in ids):
-        raise document.error(f"visible is a list of physical GPU ids, not {ids!r}", ("inputs", "visible"))
+        raise document.error(f"{key} is a list of physical GPU ids, not {ids!r}", ("inputs", key))
     return tuple(ids)
 
 

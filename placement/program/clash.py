@@ -69,16 +69,28 @@ class Search:
 
     def smallest(self) -> tuple[Statement, ...]:
         """Return statements that leave no plan, none of them needless as far as time allows."""
-        quick = tuple(s for s in self.everything if not s.is_slow_to_lift)
-        kept = self._thinned(self.everything, quick)
-        # What is slow to lift is lifted from few statements. Only where it takes part there, and there is no plan without it
-        # either, is it worth while to look for an explanation that does not need it.
-        if self.has_plan(_among(kept, quick)) and self.has_plan(quick) is False:
-            kept = self._thinned(quick, quick)
+        kept = self._least(self.everything)
+        # Count first: where there are too few GPUs whatever they hold, memory has no part in it. Only of a role that fits nowhere, even
+        # alone, is that said before anything else.
+        memory = tuple(s for s in kept if s.is_memory)
+        if memory and len({s.role for s in kept if s.role is not None}) > 1:
+            counted = _without(self.everything, memory)
+            if self.has_plan(counted) is False:
+                kept = self._least(counted)
         # To drop a statement hardly ever takes a plan away (more usable GPUs can make ``min_gpus`` hard); where it does, one that
         # was needed before may be so no longer.
         while needless := self._needless(kept):
             kept = _without(kept, needless)
+        return kept
+
+    def _least(self, start: tuple[Statement, ...]) -> tuple[Statement, ...]:
+        """Return those of *start*, which leave no plan, that are needed for that."""
+        quick = tuple(s for s in start if not s.is_slow_to_lift)
+        kept = self._thinned(start, quick)
+        # What is slow to lift is lifted from few statements. Only where it takes part there, and there is no plan without it
+        # either, is it worth while to look for an explanation that does not need it.
+        if self.has_plan(_among(kept, quick)) and self.has_plan(quick) is False:
+            kept = self._thinned(quick, quick)
         return kept
 
     def is_smallest(self, kept: Sequence[Statement]) -> bool:
@@ -95,7 +107,7 @@ class Search:
     def question(self, kept: Sequence[Statement]) -> Instance:
         """Return the question in which only the statements *kept* hold."""
         instance = self.instance
-        for statement in _without(self.everything, kept):
+        for statement in sorted(_without(self.everything, kept), key=lambda s: s.is_memory):
             instance = statement.lift(instance)
         return instance
 
@@ -107,13 +119,15 @@ class Search:
         for s in kept:
             if s.is_host_memory:
                 yield too_little(question, tables, self.solve, self.deadline)
-            elif s.role is None:
+            elif s.says:
                 yield s.says
         stated = {s.role for s in kept}
-        needs = [need(question, tables, role, problem) for role in tables.roles if role.name in stated]
+        memory = any(s.is_memory for s in kept)
+        needs = [need(question, tables, role, problem, memory=memory) for role in tables.roles if role.name in stated]
         yield from (n.says for n in needs if n.says)
         if any(n.counts for n in needs):
-            yield supply(question, more=len(question.machine.usable) > len(self.instance.machine.usable))
+            more = len(question.machine.usable) > len(self.instance.machine.usable)
+            yield supply(question, more=more, memory=memory)
 
     def _needless(self, kept: Sequence[Statement]) -> tuple[Statement, ...]:
         """Return the first of *kept* without which there is still no plan, none if every one is needed."""
@@ -170,7 +184,8 @@ def _among(kept: Sequence[Statement], these: Sequence[Statement]) -> tuple[State
 def _key(question: Instance) -> tuple[object, ...]:
     """Return what the tables of *question* depend on; how roles stand to each other is not among it."""
     rules = replace(question.rules, preset="free", excused=frozenset(), critic_min_gpus=1)
-    return rules, question.workload, question.machine.usable, question.machine.reserved_mib, question.machine.host_memory_mib
+    machine = question.machine
+    return rules, question.workload, machine.usable, machine.capacity_mib, machine.reserved_mib, machine.host_memory_mib
 
 
 def _enough_groups(question: Instance) -> Sequence[tuple[int, ...]] | None:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Self
 
 from placement.constants import constants_file
-from placement.constants.table import Constants, Override, overridden
+from placement.constants.table import Constants, Override, link_rates, overridden
 from placement.errors import InputError
 from placement.machines.machine import Machine, resolve
 from placement.workloads.rules import Rules, parse_rules
@@ -50,6 +50,8 @@ class Instance:
         The numbers of the cost model: the shipped ones with *overrides*.
     overrides
         What the user put in place of shipped numbers.
+    not_needed
+        Physical ids that the smallest set of GPUs leaves out (``--smallest gpus``), ascending.
     """
 
     machine: Machine
@@ -60,11 +62,16 @@ class Instance:
     within_percent: float
     constants: Constants
     overrides: tuple[Override, ...] = ()
+    not_needed: tuple[int, ...] = ()
 
     def with_overrides(self, overrides: Sequence[Override]) -> Self:
         """Return the same question with *overrides* in place of those that it has."""
         kept = constants_file.normal(overrides)
-        return dataclasses.replace(self, constants=overridden(kept), overrides=kept)
+        c, topology = overridden(kept), self.machine.topology
+        machine = resolve(
+            topology, self.rules, visible=self.visible, not_needed=self.not_needed, constants=c, rates=link_rates(kept)
+        )
+        return dataclasses.replace(self, machine=machine, constants=c, overrides=kept)
 
     def replace(self, **changes: object) -> Self:
         """Return a copy with *changes*."""
@@ -80,6 +87,7 @@ def make_instance(
     objective: Objective | str = Objective.STEP,
     within_percent: float = WITHIN_PERCENT,
     overrides: Sequence[Override] = (),
+    not_needed: Sequence[int] = (),
 ) -> Instance:
     """
     Join the parts and check what no part can check alone.
@@ -96,6 +104,8 @@ def make_instance(
         Width of the band around the shortest step in which the other terms count.
     overrides
         What the user puts in place of the shipped numbers of the cost model (see `placement.constants.constants_file`).
+    not_needed
+        Physical ids that the smallest set of GPUs leaves out.
 
     Raises
     ------
@@ -115,8 +125,9 @@ def make_instance(
         raise InputError("no role of the workload needs a GPU: there is nothing to place")
     if not 0 <= within_percent <= 100:
         raise InputError(f"--within takes a percentage from 0 to 100, not {within_percent:g}")
-    machine = resolve(topology, rules, visible=visible)
     kept = constants_file.normal(overrides)
+    c = overridden(kept)
+    machine = resolve(topology, rules, visible=visible, not_needed=not_needed, constants=c, rates=link_rates(kept))
     return Instance(
         machine=machine,
         workload=workload,
@@ -124,8 +135,9 @@ def make_instance(
         visible=tuple(sorted(set(visible))) if visible is not None else None,
         objective=objective,
         within_percent=within_percent,
-        constants=overridden(kept),
+        constants=c,
         overrides=kept,
+        not_needed=tuple(sorted(set(not_needed))),
     )
 
 

@@ -17,6 +17,7 @@ from placement.choices.choices import Choice, parts
 from placement.demand import transfer_us
 from placement.machines.machine import Machine
 from placement.memory.host_memory import moments, usable_mib
+from placement.memory.sending import sent
 from placement.program.instance import Instance, Objective
 from placement.program.menu import Menu, PricedChoice, sizes
 from placement.workloads.dataflow import Work
@@ -176,9 +177,10 @@ def _transfers(instance: Instance, menu: Menu, index: dict[RoleName, int]) -> It
         return
     stage = next(s for _, work, s in menu.operations if work is Work.SYNC_WEIGHTS)
     wiring, usable = instance.machine.wiring, instance.machine.usable
+    what = sent(actor, actor.model, hybrid=False)
     us = tuple(
         tuple(
-            0 if a == b else transfer_us(actor.model, bandwidth.pair_gb_per_s(wiring, a, b), instance.constants)
+            0 if a == b else transfer_us(actor.model, bandwidth.pair_gb_per_s(wiring, a, b), instance.constants, what)
             for b in usable
         )
         for a in usable

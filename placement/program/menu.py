@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement.choices.choices import Choice, Part, choices, parts
+from placement.choices.batches import uneven
+from placement.choices.choices import Choice, Part, RolloutChoice, choices, parts
 from placement.choices.hardware import Hardware
 from placement.demand import Demand, Refusal, demand
 from placement.memory.host_memory import by_moment
@@ -99,7 +100,8 @@ def menu(
     groups
         Only these sets, whatever the rules say of their shape; None for all that the rules allow.
     known
-        Tables of the same machine and job; what they price is not priced again. Their rule ``supported`` must be the same.
+        Tables of the same machine and job; what they price is not priced again. Their rules ``supported`` and ``even_batch`` must be the
+        same.
     """
     roles = instance.workload.placed
     usable = len(instance.machine.usable)
@@ -212,6 +214,8 @@ def _price(
     on_host = instance.machine.knows_host_memory
     roles = tuple(placed.name for placed in instance.workload.placed)
     for choice, preference in choices(role, part, hardware, supported=instance.rules.supported):
+        if instance.rules.even_batch and not isinstance(choice, RolloutChoice) and uneven(role, choice.dp, instance.workload.batch):
+            continue
         cost = demand(role, part, choice, instance.workload, hardware, instance.constants, stages)
         if isinstance(cost, Refusal):
             continue

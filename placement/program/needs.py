@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from placement.choices.batches import uneven
 from placement.choices.choices import Choice, Part, RolloutChoice, choices, parts, unsupported
 from placement.choices.hardware import Hardware
 from placement.demand import Refusal, demand
@@ -73,12 +74,22 @@ class _Obstacle:
     says: str
 
 
-def need(question: Instance, tables: Menu, role: Role, problem: Problem) -> Need:
-    """Say what *role* needs at the least in *question*, whose tables are *tables* and whose lowered form is *problem*."""
+def need(question: Instance, tables: Menu, role: Role, problem: Problem, *, memory: bool = True) -> Need:
+    """
+    Say what *role* needs at the least in *question*, whose tables are *tables* and whose lowered form is *problem*.
+
+    Parameters
+    ----------
+    memory
+        Whether memory matters; without it only numbers of GPUs are said, and none that goes without saying.
+    """
     alone = list(_alone(problem, problem.items[tables.roles.index(role)]))
     fitting = [a for a in alone if a.missing_mib <= 0]
     if fitting:
         fewest, most = min(fitting), max(fitting)
+        if not memory:
+            known = max(role.min_gpus or 1, min(role.gpu_menu or (1,)))
+            return Need(f"{role.name} needs {gpus(fewest.gpus)} or more" if fewest.gpus > known else "", counts=True)
         says = f"{role.name} needs {gpus(fewest.gpus)} or more, with {gib_up(fewest.mib)} free on each of {fewest.gpus}"
         if most.gpus > fewest.gpus:
             least = min(a.mib for a in fitting if a.gpus == most.gpus)
@@ -98,10 +109,14 @@ def need(question: Instance, tables: Menu, role: Role, problem: Problem) -> Need
     return Need("", counts=True)
 
 
-def supply(question: Instance, *, more: bool) -> str:
-    """Say how many GPUs there are in *question* and what a plan has of each; *more*: the hidden and busy ones among them."""
+def supply(question: Instance, *, more: bool, memory: bool = True) -> str:
+    """
+    Say how many GPUs there are in *question*, with *memory* also what a plan has of each; *more*: the hidden and busy ones among them.
+    """
     rooms = sorted(question.machine.room_mib)
     included = ", the hidden or busy ones included" if more else ""
+    if not memory:
+        return f"{gpus(len(rooms))} can be used{included}"
     amount = gib_down(rooms[0])
     if gib_down(rooms[-1]) != amount:
         amount = f"{amount.removesuffix(' GiB')} to {gib_down(rooms[-1])}"
@@ -154,6 +169,11 @@ def _obstacle(question: Instance, tables: Menu, role: Role, part: Part, hardware
     least: tuple[int, str] | None = None
     refusals: list[tuple[float, str]] = []
     for choice in listed:
+        ranks = None if isinstance(choice, RolloutChoice) else choice.dp
+        if question.rules.even_batch and ranks is not None and (what := uneven(role, ranks, question.workload.batch)):
+            why = f"{role.name} has {ranks} data-parallel ranks, which cannot share {what} evenly (rule even_batch)"
+            refusals.append((_promise(choice), why))
+            continue
         cost = demand(role, part, choice, question.workload, hardware, question.constants, tables.stages)
         if isinstance(cost, Refusal):
             refusals.append((_promise(choice), cost.why))

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from placement.machines.machine import id_ranges, resolve
+from placement.machines.machine import id_ranges
 from placement.program.instance import Instance
 from placement.program.needs import gpus
 from placement.workloads.rule_values import Reserve
@@ -28,7 +28,7 @@ class Statement:
     Parameters
     ----------
     says
-        Its words; empty for a role and for host memory, whose need depends on what else holds.
+        Its words; empty for a role and for memory, whose need depends on what else holds.
     lift
         The question without it.
     role
@@ -37,6 +37,8 @@ class Statement:
         Whether questions without it take long to answer.
     is_host_memory
         Whether it is what the hosts have.
+    is_memory
+        Whether it is what the GPUs have. It is lifted last: other changes look the machine up again.
     """
 
     says: str
@@ -44,6 +46,11 @@ class Statement:
     role: RoleName | None = None
     is_slow_to_lift: bool = False
     is_host_memory: bool = False
+    is_memory: bool = False
+
+
+ROOMY = 1000
+"""So many times the memory that a GPU has is as good as any amount; shares and differences between cards stay what they are."""
 
 
 def statements(instance: Instance) -> Iterator[Statement]:
@@ -73,6 +80,8 @@ def statements(instance: Instance) -> Iterator[Statement]:
         yield Statement(
             "engines and precisions must be ones that the cards can run (rule supported)", _rules(supported=False)
         )
+    if rules.even_batch:
+        yield Statement("data-parallel ranks get as many sequences as each other (rule even_batch)", _rules(even_batch=False))
     for why, left_out in _by_reason(machine.unusable).items():
         verb = "are" if len(left_out) > 1 else "is"
         yield Statement(f"GPU {id_ranges(left_out)} {verb} not used: {why}", _with_gpus(left_out))
@@ -90,6 +99,7 @@ def statements(instance: Instance) -> Iterator[Statement]:
             yield Statement(f"{a.name} and {b.name} {verb} (isolation, preset {rules.preset})", _may_share(a, b))
     for role in roles:
         yield Statement("", _without_role(role), role.name)
+    yield Statement("", _roomy, is_memory=True)
 
 
 def _rules(**changes: object) -> Change:
@@ -101,16 +111,23 @@ def _resolved(**changes: object) -> Change:
 
     def change(i: Instance) -> Instance:
         rules = replace(i.rules, **changes)  # type: ignore[arg-type]
-        return i.replace(rules=rules, machine=resolve(i.machine.topology, rules, visible=i.visible))
+        return i.replace(rules=rules, machine=i.machine.again(rules, visible=i.visible, not_needed=i.not_needed))
 
     return change
+
+
+def _roomy(i: Instance) -> Instance:
+    """Let every GPU have more memory than anything needs."""
+    capacity = tuple(ROOMY * mib for mib in i.machine.capacity_mib)
+    return i.replace(machine=replace(i.machine, capacity_mib=capacity).wired(i.machine.wiring))
 
 
 def _any_host_memory(i: Instance) -> Instance:
     """Forget what memory the hosts have."""
     topology = i.machine.topology
     facts = {host: replace(known, memory_mib=None) for host, known in topology.host_facts.items()}
-    return i.replace(machine=resolve(topology.replace(host_facts=facts), i.rules, visible=i.visible))
+    unknown = topology.replace(host_facts=facts)
+    return i.replace(machine=i.machine.again(i.rules, visible=i.visible, not_needed=i.not_needed, topology=unknown))
 
 
 def _by_reason(unusable: Mapping[int, str]) -> dict[str, tuple[int, ...]]:
@@ -128,7 +145,9 @@ def _with_gpus(indices: tuple[int, ...]) -> Change:
         freed = tuple(g.replace(memory_used_mib=0, mig=None) if g.index in indices else g for g in i.machine.topology.gpus)
         visible = None if i.visible is None else tuple(sorted({*i.visible, *indices}))
         topology = i.machine.topology.replace(gpus=freed)
-        return i.replace(machine=resolve(topology, i.rules, visible=visible), visible=visible)
+        left_out = tuple(gpu for gpu in i.not_needed if gpu not in indices)
+        machine = i.machine.again(i.rules, visible=visible, not_needed=left_out, topology=topology)
+        return i.replace(machine=machine, visible=visible, not_needed=left_out)
 
     return change
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from placement.machines.machine import id_ranges, resolve
+from placement.machines.machine import id_ranges
 from placement.program.instance import Instance, Objective
 from placement.program.lower import lower
 from placement.program.menu import menu
@@ -24,11 +24,8 @@ from solvers.result import Options, Solve, Status
 MOST_SETS = 300
 """Sets of GPUs that are tried at the most, those that equal GPUs make equal taken once."""
 
-MOST_LISTED = 100
-"""The same where sizes above the smallest are looked at, too: a table for people."""
-
-NOT_NEEDED = "not needed (--smallest gpus)"
-"""Why a GPU that the user did not hide is none of those of a smaller set."""
+MOST_ABOVE = 100
+"""Sets of more GPUs than are needed that are tried at the most: they are only there to compare."""
 
 
 def fewest_gpus(instance: Instance, solve: Solve, options: Options) -> Smallest:
@@ -46,16 +43,25 @@ def fewest_gpus(instance: Instance, solve: Solve, options: Options) -> Smallest:
     sets = _sets(instance)
     if sets is None:
         return _by_objective(instance, trial)
+    by_size = {size: [on for on in sets if len(on) == size] for size in range(1, len(instance.machine.usable) + 1)}
     tried: list[Tried] = []
     notes: list[str] = []
-    for size in range(1, len(instance.machine.usable) + 1):
-        rows = [trial.run(_only(instance, on), on) for on in sets if len(on) == size]
+    skipped: tuple[int, ...] = ()
+    answer = None
+    for size, these in by_size.items():
+        if size in skipped:
+            continue
+        rows = [trial.run(_only(instance, on), on) for on in these]
         tried.append(replace(_best(rows), sets=len(rows)))
-        if tried[-1].fits and len(sets) > MOST_LISTED:
-            if size < len(instance.machine.usable):
-                notes.append(f"more than {gpus(size)} were not looked at: there are {len(sets)} sets of GPUs that differ")
-            break
-    answer = next((k for k, row in enumerate(tried) if row.fits), None)
+        if answer is None and tried[-1].fits:
+            answer = len(tried) - 1
+            skipped = _too_many({larger: len(listed) for larger, listed in by_size.items() if larger > size})
+    if skipped:
+        left_out = sum(len(by_size[size]) for size in skipped)
+        notes.append(
+            f"{id_ranges(skipped)} GPUs were not tried: they are {left_out} sets that differ, and above the smallest {MOST_ABOVE} at the "
+            "most are tried"
+        )
     if answer is not None and (gaps := [row.gpus for row in tried[answer:] if row.fits is False]):
         notes.append(f"more GPUs are not always enough: {id_ranges(gaps)} do not do, although {tried[answer].gpus} do")
     return trial.explained(tried, answer, notes)
@@ -76,14 +82,23 @@ def _sets(instance: Instance) -> list[tuple[int, ...]] | None:
     return sorted(filter(None, found), key=lambda on: (len(on), -sum(room[g] for g in on), on))
 
 
+def _too_many(counts: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the sizes of *counts*, size → sets of it, that are not tried, ascending: those with fewest sets are."""
+    left, skipped = MOST_ABOVE, []
+    for size, count in sorted(counts.items(), key=lambda item: (item[1], item[0])):
+        left -= count
+        if left < 0:
+            skipped.append(size)
+    return tuple(sorted(skipped))
+
+
 def _only(instance: Instance, on: tuple[int, ...]) -> Instance:
     """Return the question for a machine of which the job sees *on* alone."""
     if on == instance.machine.usable:
         return instance
-    machine = resolve(instance.machine.topology, instance.rules, visible=on)
-    # Whoever hid a GPU is told so; the others nobody hid.
-    why = {gpu: instance.machine.unusable.get(gpu, NOT_NEEDED) for gpu in machine.unusable}
-    return instance.replace(machine=replace(machine, unusable=why), visible=on)
+    left_out = tuple(gpu for gpu in instance.machine.usable if gpu not in on)
+    machine = instance.machine.again(instance.rules, visible=instance.visible, not_needed=left_out)
+    return instance.replace(machine=machine, not_needed=left_out)
 
 
 def _best(rows: Sequence[Tried]) -> Tried:
@@ -111,5 +126,8 @@ def _by_objective(instance: Instance, trial: Trial) -> Smallest:
         proof = f"no plan of this machine uses fewer than {gpus(fewest.value)} (objective gpus, proven)"
         why, fits = (proof, False) if fewest.proven else (UNKNOWN, None)
         rows.insert(0, Tried(fewest.value - 1, (), None, None, fits, None, (why,), None))
-    notes = (f"too many sets of GPUs to try each: the rules are those of all {len(usable)} together",)
-    return Smallest(tuple(rows), len(rows) - 1, None, notes)
+    note = (
+        f"more than {MOST_SETS} sets of GPUs differ, too many to try each: the rules are those of all {len(usable)} together, "
+        "and what more GPUs would give was not looked at"
+    )
+    return Smallest(tuple(rows), len(rows) - 1, None, (note,))

@@ -25,7 +25,7 @@ from placement.demand import Demand, demand, transfer_us
 from placement.machines.machine import Machine, resolve
 from placement.workloads.dataflow import StagePlan, Work, dataflow
 from placement.workloads.rules import Rules
-from placement.workloads.workload import Engine, Master, Precision, Role, RoleName
+from placement.workloads.workload import Engine, KvCache, Master, Precision, Role, RoleName
 from topologies import bandwidth
 from topologies.domains import Level, domains
 
@@ -349,6 +349,8 @@ class _Tiny:
                     engines = len(order) // tp
                     yield RolloutChoice(rollout.engine, tp, engines, kind, share, rollout.max_num_seqs, weights, kv), a + b + c + d
             return
+        if role.train is not None and role.train.fp8 and not self.runs(order, KvCache.FP8):     # products and cache alike
+            return
         if not self.runs(order, role.engine):
             return
         sizes = (role.layout.tp, role.layout.pp, role.layout.sp, role.layout.ep)
@@ -362,6 +364,8 @@ class _Tiny:
             if ep > 1 and (not role.model.experts or role.model.experts % ep or dp % ep):
                 continue
             place = a + b + c + d
+            if not self.shares_evenly(role, dp):
+                continue
             if train is None:
                 for e, offload in enumerate(role.offload):
                     yield FrozenChoice(tp, pp, dp, kind, offload, sp, ep), place + e
@@ -377,6 +381,14 @@ class _Tiny:
         return self.is_off("supported") or all(
             self.machine.cards[g].compute_capability >= least_capability(what) for g in gpus
         )
+
+    def shares_evenly(self, role: Role, dp: int) -> bool:
+        """Rule ``even_batch``: no rank of a trainer has a sequence more than another, in a step or in a minibatch of equal ones."""
+        batch = self.question.workload.batch
+        if self.switches.get("even_batch") != "on" or role.engine not in (Engine.FSDP, Engine.MEGATRON):
+            return True
+        updates = batch.minibatches if role.train is not None and batch.sequences % batch.minibatches == 0 else 1
+        return batch.sequences % (updates * dp) == 0
 
     def can_cut(self, role: Role, order: Gpus, tp: int) -> bool:
         """Whether the heads and the ranks can be cut into TP blocks of *tp*, by rule ``contiguity`` (a)."""

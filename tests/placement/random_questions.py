@@ -80,6 +80,7 @@ SWITCHES = (
     "affinity=off",
     "root_complex=off",
     "supported=off",
+    "even_batch=on",
     "busy=off",
 )
 
@@ -238,7 +239,7 @@ def workloads(
         own.append(Role(REWARD, None))
     schedules = [Schedule.FULL, Schedule.NONE, *([Schedule.ONE_STEP_OFF, Schedule.ASYNC] if ROLLOUT in beside else [])]
     batch = Batch(
-        prompts=draw(st.sampled_from([64, 256])),
+        prompts=draw(st.sampled_from([64, 96, 256])),
         samples_per_prompt=draw(st.sampled_from([1, 4] if CRITIC in beside else [2, 4])),   # GRPO compares samples
         prompt_tokens=256,
         response_mean_tokens=256,

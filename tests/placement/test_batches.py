@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.choices.batches import Cut, cut, longest_tokens, mean_tokens
-from placement.workloads.workload import Batch
+from placement.choices.batches import Cut, cut, longest_tokens, mean_tokens, uneven
+from placement.models.model import find_model
+from placement.workloads.workload import Batch, Engine, Role, RoleName, TrainMenu
 
 
 @st.composite
@@ -61,3 +62,29 @@ def test_more_ranks_never_have_more_to_do(batch: Batch, dp: int, size: int) -> N
 
     assert work(dp + 1)[0] <= work(dp)[0] + 1e-6
     assert work(dp + 1)[1] <= work(dp)[1]
+
+
+def test_ranks_that_do_not_divide_a_step_or_a_minibatch_are_named() -> None:
+    # 256 sequences, 64 in each of four minibatches: 3 ranks divide neither, 128 ranks the step alone.
+    batch = Batch(256, 1, 100, 200, 400, 4, 1000)
+    actor = Role(RoleName.ACTOR, find_model("Qwen/Qwen2.5-0.5B"), train=TrainMenu())
+    ref = Role(RoleName.REF, actor.model)
+    assert [uneven(actor, dp, batch) for dp in (1, 2, 64)] == [None] * 3
+    assert uneven(actor, 3, batch) == "the 256 sequences of a step"
+    assert uneven(actor, 128, batch) == "the 64 sequences of a minibatch"
+    assert uneven(ref, 128, batch) is None
+    assert uneven(ref, 3, batch) is not None
+    assert uneven(ref.replace(engine=Engine.VLLM), 3, batch) is None
+    # Three minibatches of 256 sequences are unequal in any case.
+    assert uneven(actor, 128, Batch(256, 1, 100, 200, 400, 3, 1000)) is None
+
+
+@given(batches(), st.integers(1, 600))
+def test_ranks_share_evenly_exactly_where_nobody_has_more(batch: Batch, dp: int) -> None:
+    role = Role(RoleName.ACTOR, find_model("Qwen/Qwen2.5-0.5B"), train=TrainMenu())
+    shares = [len(range(batch.sequences)[rank::dp]) for rank in range(dp)]
+    if len(set(shares)) > 1:
+        assert uneven(role, dp, batch) is not None
+    elif batch.sequences % batch.minibatches == 0:
+        of_update = [len(range(batch.sequences // batch.minibatches)[rank::dp]) for rank in range(dp)]
+        assert (uneven(role, dp, batch) is None) == (len(set(of_update)) == 1)

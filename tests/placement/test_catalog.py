@@ -80,7 +80,7 @@ def test_a_dash_is_standard_input(monkeypatch):
         pytest.param(
             "~nobody-of-that-name/job.yaml", "there is no workload file '~nobody", id="home of nobody"
         ),
-        pytest.param(".", ".: cannot read the workload: Is a directory", id="folder"),
+        pytest.param(".", ".: cannot read the workload file: Is a directory", id="folder"),
     ],
 )
 def test_what_is_no_workload_is_refused(source, says):

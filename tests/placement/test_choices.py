@@ -226,6 +226,16 @@ def test_eight_bits_need_a_card_that_has_them(capability: tuple[int, int], expec
     assert said is None or said.startswith("actor asks for fp8, which ")
 
 
+@pytest.mark.parametrize(("capability", "runs"), [((9, 0), True), ((8, 9), True), ((8, 0), False), ((0, 0), False)])
+def test_training_in_eight_bits_needs_matrix_products_of_them(capability: tuple[int, int], runs: bool) -> None:
+    role, card = actor(train=TrainMenu(fp8=True)), hardware(1, capability=capability)
+    assert bool(list(choices(role, Part.TRAIN, card))) is runs
+    assert list(choices(role, Part.TRAIN, card, supported=False))
+    assert list(choices(role, Part.ROLLOUT, card))
+    said = unsupported(role, Part.TRAIN, card)
+    assert said is None if runs else said is not None and said.startswith("actor asks for training in fp8, which ")
+
+
 @pytest.mark.parametrize(("capability", "runs"), [((8, 0), True), ((7, 5), True), ((7, 0), False), ((0, 0), False)])
 def test_weights_alone_of_eight_bits_are_turned_to_sixteen_on_older_cards(capability: tuple[int, int], runs: bool) -> None:
     role = actor(rollout=RolloutMenu(quantization=(Quantization.FP8,)), precision=(Precision.FP16,))

@@ -84,8 +84,10 @@ def test_what_a_role_needs_is_true_in_the_question_that_remains(question):
     tables = menu(left)
     problem = lower(left, tables).problem
     said = list(search.words(kept))
+    memory = any(s.is_memory for s in kept)
+    assert memory or not any("GiB" in line and "reserve" not in line for line in said)
     for role, item in zip(tables.roles, problem.items, strict=True):
-        words = need(left, tables, role, problem).says
+        words = need(left, tables, role, problem, memory=memory).says
         assert (words in said) == (words != "" and role.name in {s.role for s in kept})
         alone = [
             (len(group.devices), least_mib(item, group), min(problem.devices[d].capacity for d in group.devices))
@@ -93,7 +95,9 @@ def test_what_a_role_needs_is_true_in_the_question_that_remains(question):
         ]
         fitting = {gpus: mib for gpus, mib, room in sorted(alone, reverse=True) if mib <= room}
         stated = re.search(r"needs (\d+) GPUs? or more, with ([\d.]+) GiB", words)
-        assert (stated is not None) == bool(fitting)
+        assert (stated is not None) == (bool(fitting) and memory)
+        counted = re.fullmatch(r"\w+ needs (\d+) GPUs? or more", words)
+        assert counted is None or int(counted[1]) == min(fitting) > 1
         if stated:
             assert int(stated[1]) == min(fitting)
             assert 0 <= float(stated[2]) * 1024 - fitting[min(fitting)] < 103
@@ -179,6 +183,17 @@ def test_no_line_is_said_twice_and_a_role_without_a_size_is_no_line():
             id="sizes that no block divides",
         ),
         pytest.param(
+            machine("NV12", 3),
+            job(actor(gpu_menu=(3,))),
+            "even_batch=on",
+            [
+                "actor gets 3 GPUs (the workload says so)",
+                "data-parallel ranks get as many sequences as each other (rule even_batch)",
+                "actor has 3 data-parallel ranks, which cannot share the 256 sequences of a step evenly (rule even_batch)",
+            ],
+            id="an uneven batch",
+        ),
+        pytest.param(
             machine("NV12", 2, "rtx4090"),
             job(actor()),
             "guide,reserve=23GiB",
@@ -192,6 +207,41 @@ def test_words(topology, work, rules, words):
     assert outcome.status is Status.INFEASIBLE
     for word in words:
         assert word in " | ".join(outcome.clash)
+
+
+@pytest.mark.parametrize(
+    ("topology", "work", "rules", "lines"),
+    [
+        pytest.param(
+            machine("NV12", 1),
+            job(actor(), critic(), ref()),
+            "guide",
+            ["critic and ref share no GPU (isolation, preset guide)", "1 GPU can be used"],
+            id="one GPU for two",
+        ),
+        pytest.param(
+            machine("NV12", 2, "rtx4090"),
+            job(actor(), critic(), ref()),
+            "strict",
+            [
+                "actor and critic share no GPU (isolation, preset strict)",
+                "actor and ref share no GPU (isolation, preset strict)",
+                "critic and ref share no GPU (isolation, preset strict)",
+                "2 GPUs can be used",
+            ],
+            id="two GPUs for three, little memory",
+        ),
+        pytest.param(
+            machine("NV12", 4),
+            job(actor(layout=LayoutMenu(tp=(4,))), ref()),
+            "strict",
+            ["actor and ref share no GPU (isolation, preset strict)", "actor needs 4 GPUs or more", "4 GPUs can be used"],
+            id="a layout that takes all",
+        ),
+    ],
+)
+def test_where_there_are_too_few_gpus_nothing_is_said_of_memory(topology, work, rules, lines):
+    assert list(plan(ask(topology, work, rules)).clash) == lines
 
 
 @pytest.mark.parametrize(

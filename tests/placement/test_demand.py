@@ -163,8 +163,8 @@ def test_the_longest_answer_counts_unless_generation_waits_for_nobody() -> None:
     assert times[0] == times[1] == times[2] > times[3]
 
 
-def test_every_stage_but_the_sync_hands_over_the_padded_batch() -> None:
-    # 1024 sequences, padded to 1536 tokens, 1000 ns each: 1.572864 s.
+def test_stages_are_handed_padded_answers_engines_prompts_and_the_sync_nothing() -> None:
+    # 1024 sequences, padded to 1536 tokens, 1000 ns each: 1.572864 s; 512 tokens of prompts alone are 0.524288 s.
     before, after = (dataclasses.replace(C, hand_over_ns_per_token=ns) for ns in (0.0, 1000.0))
     found = [
         demand(ACTOR, Part.TRAIN, train_choice(2), GRPO, a100(2), c, dataflow(GRPO)) for c in (before, after)
@@ -173,6 +173,10 @@ def test_every_stage_but_the_sync_hands_over_the_padded_batch() -> None:
     assert {work: second[work] - first[work] for work in first} == {
         Work.OLD_LOG_PROBS: 1_572_864, Work.UPDATE_ACTOR: 1_572_864, Work.SYNC_WEIGHTS: 0,
     }  # fmt: skip
+    engines = [demand(ROLLOUT, Part.ROLLOUT, rollout_choice(2, 0.9), APART, a100(2), c, dataflow(APART)) for c in (before, after)]
+    first, second = (one.times_us for one in engines if isinstance(one, Demand))
+    assert second[Work.GENERATE] - first[Work.GENERATE] == 524_288
+    assert second[Work.SYNC_WEIGHTS] == first[Work.SYNC_WEIGHTS]
 
 
 def test_a_transfer_is_the_weights_over_the_link_and_a_fixed_cost() -> None:

@@ -114,9 +114,13 @@ def test_frozen_roles(engine: Engine, taken: FrozenChoice, waits: int, loads: in
 
 def test_a_sleeping_engine_keeps_its_weights_only_beside_adapters() -> None:
     taken = RolloutChoice(VLLM, 2, 2, BF16, 0.5, 256)
-    # 2 B · 1600 Mi / 2
+    # 2 B · 1600 Mi / 2 in pinned memory: 1.5 times 1600 MiB.
     assert of(trained(), taken) == HostNeed(1000, 1000, 1000)
-    assert of(trained(lora=16), taken) == HostNeed(2600, 2600, 2600)
+    assert of(trained(lora=16), taken) == HostNeed(3400, 3400, 3400)
+    # Merged adapters come with all weights, which it drops; one that does not sleep takes nothing to the host.
+    merged = trained().replace(train=TrainMenu(lora=16, lora_merge=True))
+    awake = trained(lora=16).replace(rollout=RolloutMenu(sleep=False))
+    assert of(merged, taken) == of(awake, taken) == HostNeed(1000, 1000, 1000)
     alone = Role(ROLLOUT, MODEL, VLLM, rollout=RolloutMenu())
     apart = host_need(alone, MODEL, taken, Workload(Algorithm.GRPO, BATCH, (trained().replace(rollout=None), alone)), C)
     assert apart == HostNeed(3048, 3048, 3048 + 1600)

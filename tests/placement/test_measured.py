@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from measuring import measured
 
 from placement.checking import problems
-from placement.constants.table import constants
+from placement.constants.table import Override, constants
 from placement.machines.machine import resolve
 from placement.planner import plan
 from placement.program.candidates import candidates, ideal_hardware
@@ -220,3 +220,22 @@ def test_measured_cards_are_not_other_cards():
     assert dataclasses.replace(one, dense_16bit_tflops=312.0) == dataclasses.replace(other, dense_16bit_tflops=312.0)
 
 
+
+
+def test_a_users_constants_turn_what_was_measured_into_peaks():
+    """What is measured stays what it is: with another share of the peak the peak is another, and the time is the same."""
+    topology = machine("SYS", 1, "a100-80gb").replace(measured=measured(tflops={0: 200.0}))
+    usual, own = (ask(topology, job(actor()), overrides=overrides) for overrides in ((), (Override("best_matmul_share", 0.5),)))
+    # The share of this card is published; of one for which it is not, the constant counts.
+    assert own.machine.cards == usual.machine.cards
+    topology = machine("SYS", 1, "l40s").replace(measured=measured(tflops={0: 200.0}))
+    own = ask(topology, job(actor()), overrides=(Override("best_matmul_share", 0.5),))
+    assert own.machine.cards[0].dense_16bit_tflops == 400.0
+    assert ask(topology, job(actor())).with_overrides(own.overrides).machine.cards == own.machine.cards
+
+
+def test_a_users_constant_says_what_torch_does_not_see():
+    topology = machine("SYS", 2, "0=a100-80gb,1=l40")
+    usual, own = (ask(topology, job(actor()), overrides=overrides).machine for overrides in ((), (Override("unseen_memory_mib", 500),)))
+    assert own.capacity_mib[0] == usual.capacity_mib[0] == 81_152
+    assert own.capacity_mib[1] - usual.capacity_mib[1] == 922 - 500

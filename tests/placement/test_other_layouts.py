@@ -21,7 +21,16 @@ from placement.maps import devicemap
 from placement.planner import plan
 from placement.plans import Plan
 from placement.program.lift import TERM_NAMES
-from placement.workloads.workload import Engine, KvCache, LayoutMenu, Master, Offload, Quantization, Role
+from placement.workloads.workload import (
+    Engine,
+    KvCache,
+    LayoutMenu,
+    Master,
+    Offload,
+    Quantization,
+    Recompute,
+    Role,
+)
 
 MIXTURE = dataclasses.replace(TINY, name="mixture", active_parameters=TINY.parameters * 3 // 4, experts=4, experts_per_token=2)
 
@@ -29,12 +38,14 @@ MIXTURE = dataclasses.replace(TINY, name="mixture", active_parameters=TINY.param
 def other_menus(draw: st.DrawFn, role: Role) -> Role:
     """Give *role* a menu of what few jobs need."""
     if role.engine is Engine.MEGATRON:
-        menu = role.train and replace(role.train, distributed_optimizer=draw(st.booleans()))
+        kept = draw(st.sampled_from([None, Recompute.FULL]))
+        menu = role.train and replace(role.train, distributed_optimizer=draw(st.booleans()), recompute=kept, fp8=draw(st.booleans()))
         model = role.model
         assert model is not None
         mixture = replace(model, active_parameters=model.parameters * 3 // 4, experts=4, experts_per_token=2)
         return role.replace(model=mixture, train=menu, layout=replace(role.layout, ep=draw(st.sampled_from([(1,), (1, 2), (2,)]))))
-    menu = role.train and replace(role.train, zero=draw(st.sampled_from([(3,), (2,), (3, 1), (1, 2)])))
+    kept = draw(st.sampled_from([None, Recompute.SELECTIVE, Recompute.NONE]))
+    menu = role.train and replace(role.train, zero=draw(st.sampled_from([(3,), (2,), (3, 1), (1, 2)])), recompute=kept)
     if role.engine is Engine.FSDP:
         sizes = [(2,), (2,), (2, 1), (1,)] if role.train is not None else [(1,), (1, 2)]
         role = role.replace(layout=replace(role.layout, sp=draw(st.sampled_from(sizes))))

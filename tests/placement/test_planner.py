@@ -92,7 +92,8 @@ def test_a_time_limit_of_nothing_leaves_no_plan_or_an_honest_one():
     else:
         # A small job can be proven before the clock is looked at.
         assert outcome.plan.proof.status == outcome.status
-        assert (outcome.status is Status.OPTIMAL) == all(t.value == t.bound for t in outcome.plan.proof.objective_terms)
+        # Without time a bound can be as good as the plan and not known to be: what is said to be proven is.
+        assert outcome.status is not Status.OPTIMAL or all(t.value == t.bound for t in outcome.plan.proof.objective_terms)
 
 
 @pytest.mark.parametrize("bridges", [((0, 1), (2, 3)), ((0, 3), (1, 2)), ((0, 2), (1, 3))])

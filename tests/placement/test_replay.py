@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 
 from placement.catalog import load_workload
 from placement.errors import InputError
+from placement.machines.machine import NOT_NEEDED
 from placement.machines.sources import read_machine
 from placement.maps.devicemap import dump
 from placement.maps.replay import replay
 from placement.planner import SolverName, plan
 from placement.program.instance import Objective
+from placement.smallest.fewest import fewest_gpus
+from solvers import cpsat
+from solvers.result import Options
 
 SWITCHES = ["contiguity=off", "same_card=off", "min_gpus=3", "sharing=partial", "reserve=9%", "busy=off", "reward_reserve=12.5%"]
 
@@ -71,6 +75,17 @@ def test_what_cannot_be_replayed_is_refused_with_its_place(text, old, new, says)
     changed, inputs = text[: text.index(old)].count("\n"), text[: text.index("\ninputs:")].count("\n") + 1
     # What is missing, or makes no question together, is wrong where the inputs begin; a topology where it begins.
     assert line - 1 in {changed, inputs, inputs + 1, inputs + 3}
+
+
+def test_gpus_that_the_smallest_set_leaves_out_are_replayed_as_such():
+    question = fewest_gpus(ask(machine("NV12", 4), load_workload("grpo-1.5b"), "free"), cpsat.solve, Options()).tried[0].question
+    found = plan(question, solver=SolverName.GREEDY).plan
+    assert replay(dump(found)) == (found, question)
+    assert question.machine.unusable == dict.fromkeys((1, 2, 3), NOT_NEEDED)
+    with pytest.raises(InputError, match="not_needed is a list of physical GPU ids"):
+        replay(dump(found).replace("not_needed: [1, 2, 3]", "not_needed: [1, x]"))
+    with pytest.raises(InputError, match="not_needed names GPU 9; this machine has GPUs 0 to 3"):
+        replay(dump(found).replace("not_needed: [1, 2, 3]", "not_needed: [1, 9]"))
 
 
 def test_a_map_without_its_question_is_refused(text):

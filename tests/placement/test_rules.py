@@ -33,6 +33,7 @@ rules = st.builds(
     critic_min_gpus=st.none() | st.integers(1, 64),
     busy_mib=st.none() | st.integers(0, 10**6),
     supported=st.booleans(),
+    even_batch=st.booleans(),
     affinity=st.booleans(),
     root_complex=st.booleans(),
 )
@@ -116,7 +117,7 @@ def test_a_switch_sets_its_rule(text, field, value):
                 "there is no preset or rule 'guid' (did you mean 'guide'?): "
                 "presets are guide, minimal, strict, four, colocate, free; "
                 "switches are contiguity, sharing, reserve, reward_reserve, same_card, min_gpus, busy, "
-                "supported, affinity, root_complex"
+                "supported, even_batch, affinity, root_complex"
             ),
         ),
         ("contiguity", "rule contiguity needs a value: contiguity=… takes on, off"),
@@ -144,7 +145,7 @@ def test_a_switch_sets_its_rule(text, field, value):
             (
                 "there is no rule 'contigity' (did you mean 'contiguity'?): "
                 "the rules are isolation, contiguity, sharing, reserve, reward_reserve, same_card, "
-                "min_gpus, busy, visible, supported, affinity, root_complex"
+                "min_gpus, busy, visible, supported, even_batch, affinity, root_complex"
             ),
         ),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from conftest_placement import (
     actor,
@@ -23,6 +25,8 @@ from placement.workloads.workload import LayoutMenu, Master, Offload, Precision
 from solvers.result import Status
 from topologies.model import Topology
 from topologies.parts import Mig
+
+HEADS_OF_THREE = dataclasses.replace(actor().model, heads=12, kv_heads=3, name="three")
 
 
 def planned(topology: Topology, workload, rules: str):
@@ -183,6 +187,16 @@ def test_supported_knows_what_a_card_runs():
     assert volta.roles["actor"].precision == "fp16"
     only_bf16 = job(actor(precision=(Precision.BF16,)))
     assert planned(machine("NV1", 2, "v100-32gb"), only_bf16, "guide") is None
+
+
+def test_even_batch_gives_all_ranks_as_many_sequences():
+    """64 sequences of a minibatch: two ranks share them, three do not; tensor parallelism leaves one rank, and generation does not mind."""
+    three = job(actor(gpu_menu=(3,)))
+    assert planned(machine("NV12", 3), three, "guide").roles["actor"].layout.dp == 3
+    assert planned(machine("NV12", 3), three, "even_batch=on") is None
+    assert len(planned(machine("NV12", 3), job(actor()), "even_batch=on").used_gpus) == 2
+    alone = job(actor(gpu_menu=(3,), layout=LayoutMenu(sp=(1, 3)), rollout=rollout(1), model=HEADS_OF_THREE))
+    assert planned(machine("NV12", 3), alone, "even_batch=on").roles["actor"].layout.sp == 3
 
 
 def test_affinity_brings_actor_and_ref_into_one_domain():

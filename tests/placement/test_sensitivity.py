@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import re
 
 import pytest
-from conftest_placement import actor, ask, bridged_pairs, critic, job, machine, questions, ref, rollout, train
+from conftest_placement import (
+    BATCH,
+    actor,
+    ask,
+    bridged_pairs,
+    critic,
+    job,
+    machine,
+    questions,
+    ref,
+    rollout,
+    train,
+)
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from placement.checking import problems
-from placement.constants.table import sources
+from placement.cli.explain import page, sentence
+from placement.cli.table import rendered
+from placement.constants.table import Override, is_of_links, sources
 from placement.explaining import sensitivity as module
-from placement.explaining.quantities import PCIE, SOCKETS, STAGED, quantities
+from placement.explaining.memory_table import memory_table
+from placement.explaining.quantities import PCIE, SOCKETS, STAGED, Quantity, quantities
 from placement.explaining.sensitivity import CLOSE, LEAST_REGRET, MOVED, Change, sensitivity
 from placement.explaining.taken import difference, taken, terms
 from placement.planner import plan
@@ -96,11 +113,13 @@ def test_every_constant_and_every_class_of_links_can_be_moved():
     question = ask(bridged_pairs(), job(actor()))
     names = [q.name for q in quantities(question)]
     assert names[:5] == ["NVLink NV12", PCIE, SOCKETS, "FLOP/s of a100-pcie-80gb", "memory bandwidth of a100-pcie-80gb"]
-    assert names[5:] == list(sources())
+    assert names[5] == "memory of a100-pcie-80gb"
+    # What links carry by their class is moved as a fact of this machine.
+    assert names[6:] == [name for name in sources() if not is_of_links(name)]
     assert STAGED in [q.name for q in quantities(ask(machine("PIX", 2, "rtx4090"), job(actor())))]
 
 
-@pytest.mark.parametrize("name", [*sources()])
+@pytest.mark.parametrize("name", [name for name in sources() if not is_of_links(name)])
 def test_a_moved_constant_is_that_constant_times_the_factor(name):
     question = ask(machine("NV12", 2), job(actor()))
     moved = quantity(question, name).move(question, 1.1).constants
@@ -124,6 +143,32 @@ def test_a_share_of_a_peak_ends_at_the_peak():
     question = ask(machine("NV12", 2), job(actor()))
     assert module._ends(quantity(question, "memory_efficiency"), 0.2) == (0.8, pytest.approx(1 / 0.9))
     assert module._ends(quantity(question, "kv_read_efficiency"), 0.2) == (0.8, 1.2)
+
+
+def test_moved_memory_is_that_of_its_cards_and_what_must_stay_free_goes_along():
+    question = ask(machine("NV12", 2, "0=a100-40gb,1=a100-80gb"), job(actor()))
+    moved = quantity(question, "memory of a100-80gb").move(question, 0.5).machine
+    assert moved.capacity_mib == (question.machine.capacity_mib[0], question.machine.capacity_mib[1] // 2)
+    assert moved.reserved_mib[1] == -(-moved.capacity_mib[1] * 5 // 100)
+    assert quantity(question, "memory of a100-80gb").at(1) == "79.25 GiB"
+
+
+@pytest.mark.parametrize(
+    ("value", "factor", "up", "said"),
+    [
+        pytest.param(275.0, 0.8871, False, "243.9", id="three digits are 0.4 % away, four are not"),
+        pytest.param(312.0, 1.1634, True, "363", id="three digits are close enough"),
+        pytest.param(0.4, 0.98765, False, "0.395", id="below one"),
+        pytest.param(1935.0, 0.8127, False, "1570", id="above a thousand"),
+    ],
+)
+def test_values_beside_a_factor_have_few_digits_and_are_said_exactly(value, factor, up, said):
+    one = Quantity("x", False, (value,), "", None, lambda question, factor: question)
+    *near, last = one.beside(factor, up=up)
+    assert last == factor
+    assert one.at(near[0]) == said
+    assert all((each >= factor) if up else (each <= factor) for each in near)
+    assert [float(one.at(each)) / value for each in near] == pytest.approx(near, rel=1e-11)
 
 
 # ── against planning anew ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -169,6 +214,33 @@ def test_both_solvers_say_the_same():
         assert [q.name for q in getattr(proven, part)] == [q.name for q in getattr(tried, part)]
 
 
+def question_with(base, quantity, value):
+    """Return *base* where *quantity* is *value*, as its user would ask: a constant of his own, or another machine."""
+    if not quantity.is_constant:
+        return quantity.move(base, value / quantity.values[0])
+    scale = 1e9 if quantity.unit == "GB/s" else 1
+    return base.with_overrides([Override(quantity.name, round(value * scale) if quantity.is_whole else value * scale)])
+
+
+def test_what_is_printed_is_what_planning_says_there():
+    """The choice still holds at the value that is printed as holding, and no longer at the one that is printed as turned."""
+    mixed = ask(machine("SYS", 2, "0=h100-pcie,1=h100-80gb"), job(actor(max_gpus=1)), "free", within_percent=0.0)
+    printed = 0
+    for base, moved in ((tight(100), 0.2), (mixed, 0.6)):
+        now = plan(base).plan
+        for turn in rests_on(base, moved=moved).turns:
+            values = re.match(r".* is (?:below|above) ([\d.]+)(?: [\w/]+)? \(([\d.]+).* now\); at ([\d.]+)", sentence(turn))
+            holds, now_at, turned = map(float, values.groups())
+            assert now_at == turn.quantity.values[0]
+            there = question_with(base, turn.quantity, holds)
+            best, stays = plan(there).plan.estimate.step_us, terms(choice_of(base), there)[Term.STEP]
+            assert stays / best - 1 < LEAST_REGRET
+            new = plan(question_with(base, turn.quantity, turned)).plan
+            assert new is None or (new.device_map, new.roles) != (now.device_map, now.roles)
+            printed += 1
+    assert printed > 4
+
+
 def test_every_quantity_is_in_one_list_and_the_closest_turn_comes_first():
     question = tight(100)
     found = rests_on(question)
@@ -177,6 +249,24 @@ def test_every_quantity_is_in_one_list_and_the_closest_turn_comes_first():
     assert [abs(t.turned.factor - 1) for t in found.turns] == sorted(abs(t.turned.factor - 1) for t in found.turns)
     assert all(abs(t.turned.factor - t.holds_at) <= CLOSE and abs(t.turned.factor - 1) <= MOVED + 1e-9 for t in found.turns)
     assert {"train_mfu_moe", "forward_mfu_moe"} <= {q.name for q in found.idle}
+
+
+def test_where_the_cache_is_small_memory_is_among_what_the_step_hangs_on():
+    """Of 40 GiB a fifth is the engine's: some fifteen of 256 sequences of 8448 tokens fit, and more memory would take more of them."""
+    batch = dataclasses.replace(BATCH, response_mean_tokens=8192, response_max_tokens=16384)
+    question = ask(machine("NV12", 1, "a100-40gb"), job(actor(rollout=rollout(share=0.2)), batch=batch))
+    found = plan(question).plan
+    assert re.fullmatch(r"generate: decode: only 1[0-9] of 256 sequences fit the KV cache", found.estimate.stages[0].because)
+    rests = rests_on(question)
+    ranked = [each.quantity.name for each in rests.leverage]
+    assert "memory of a100-40gb" in ranked[:4]
+    assert [abs(each.change) for each in rests.leverage] == sorted((abs(each.change) for each in rests.leverage), reverse=True)
+    first = rests.leverage[0]
+    moved = plan(first.quantity.move(question, first.factor)).plan
+    assert moved.estimate.step_us / found.estimate.step_us - 1 == pytest.approx(first.change)
+    page_of = rendered(*page(found, memory_table(found, question), rests, moved_percent=20.0, band_percent=2.0), stream=None)
+    assert "generation waits for room in the KV cache: a larger gpu_memory_utilization" in page_of
+    assert "the step moves most with" in page_of
 
 
 # ── what is not looked at ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ import pytest
 from conftest_placement import actor, ask, critic, job, machine, questions, ref, two_switches
 from hypothesis import given, settings
 
+from placement.machines.machine import NOT_NEEDED
 from placement.planner import plan
 from placement.program.instance import Objective, make_instance
 from placement.program.lower import lower
@@ -52,16 +53,16 @@ def test_roles_that_share_no_gpu_need_one_each():
     assert (found.answer, found.below, found.is_proven, found.notes) == (2, 1, True, ())
     why = "; ".join(found.tried[1].why_not)
     assert "isolation, preset strict" in why
-    assert why.endswith("2 GPUs can be used, with 79.2 GiB on each")
+    assert why.endswith("; 2 GPUs can be used")
     assert "hidden" not in why
 
 
 def test_gpus_that_are_not_needed_are_not_said_to_be_hidden():
     question = ask(machine("NV12", 4), job(actor(), ref()))
-    assert fewest(question).tried[0].question.machine.unusable == dict.fromkeys((1, 2, 3), module.NOT_NEEDED)
+    assert fewest(question).tried[0].question.machine.unusable == dict.fromkeys((1, 2, 3), NOT_NEEDED)
     hidden = make_instance(question.machine.topology, question.workload, question.rules, visible=[0, 1, 2])
     assert fewest(hidden).tried[0].question.machine.unusable == {
-        1: module.NOT_NEEDED, 2: module.NOT_NEEDED, 3: "hidden by --visible or CUDA_VISIBLE_DEVICES",
+        1: NOT_NEEDED, 2: NOT_NEEDED, 3: "hidden by --visible or CUDA_VISIBLE_DEVICES",
     }  # fmt: skip
 
 
@@ -108,7 +109,8 @@ def test_the_plan_of_the_fewest_hides_the_others():
     found = fewest(ask(machine("NV12", 4), job(actor(), ref()), "strict"))
     fitting = plan(found.tried[found.answer].question).plan
     assert fitting.environment["CUDA_VISIBLE_DEVICES"] == "0,1"
-    assert fitting.inputs["visible"] == [0, 1]
+    assert fitting.inputs["not_needed"] == [2, 3]
+    assert "GPU 2-3 are left out: not needed (--smallest gpus)" in fitting.estimate.assumptions
 
 
 def test_of_unequal_gpus_the_best_set_is_taken():
@@ -160,10 +162,16 @@ def test_too_many_sets_are_answered_by_the_objective(question):
 
 
 def test_larger_sizes_are_left_out_where_there_are_many_sets(monkeypatch):
-    monkeypatch.setattr(module, "MOST_LISTED", 2)
+    """Those with few sets are tried all the same: that of all GPUs is one."""
+    monkeypatch.setattr(module, "MOST_ABOVE", 3)
     found = fewest(ask(two_switches(), job(actor(), ref()), "strict"))
-    assert [row.gpus for row in found.tried] == [1, 2]
-    assert found.notes == ("more than 2 GPUs were not looked at: there are 24 sets of GPUs that differ",)
+    sets = {row.gpus: row.sets for row in found.tried}
+    listed = module._sets(ask(two_switches(), job(actor(), ref()), "strict"))
+    counts = {size: sum(len(on) == size for on in listed) for size in range(1, 9)}
+    assert sets == {size: counts[size] for size in (1, 2, 7, 8)}
+    left_out = sum(counts[k] for k in range(3, 7))
+    said = f"3-6 GPUs were not tried: they are {left_out} sets that differ, and above the smallest 3 at the most are tried"
+    assert found.notes == (said,)
 
 
 # ── cards ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -246,6 +254,6 @@ def test_a_smaller_size_that_was_not_judged_leaves_the_answer_unproven():
 
 
 def test_the_sizes_are_those_of_the_option():
-    from placement.cli.app import SMALLEST
+    from placement.cli.parameters import SMALLEST
 
     assert list(Size) == list(SMALLEST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -64,6 +65,97 @@ def test_a_console_log_of_nemo_rl():
         "policy_training": 41.0,
         "prepare_for_generation/transfer_and_update_weights": 2.5,
     }
+
+
+def test_what_is_no_time_is_told_and_not_used():
+    text = (
+        "step:1 - timing_s/gen:9 - timing_s/ref:2\nstep:2 - timing_s/gen:nan - timing_s/ref:-inf\n"
+        "step:3 - timing_s/gen:np.float64(-4.0)\nstep:4 - timing_s/gen:5 - timing_s/ref:3\n"
+    )
+    found = read(text, name="log")
+    # Steps 2 and 3 have no time that counts: two are left, so that the first is one of them.
+    assert (found.seconds, found.counts) == ({"timing_s/gen": 7.0, "timing_s/ref": 2.5}, {"timing_s/gen": 2, "timing_s/ref": 2})
+    assert found.doubts == (
+        "log:2: timing_s/gen is nan: no time of a step, so not used",
+        "log:2: timing_s/ref is -inf: no time of a step, so not used",
+        "log:3: timing_s/gen is -4: no time of a step, so not used",
+    )
+    lines = '{"gen": NaN, "ref": 3}\n{"gen": -4, "ref": "3"}\n{"gen": 5, "ref": true, "adv": null}\n{"gen": 6, "re'
+    assert read(lines, name="log").doubts == (
+        "log:1: gen is nan: no time of a step, so not used",
+        "log:2: gen is -4: no time of a step, so not used",
+        "log:2: ref is no number: no time of a step, so not used",
+        "log:3: ref is no number: no time of a step, so not used",
+        "log:4: the last line: cut off, so not used",
+    )
+
+
+def test_what_takes_no_time_did_not_run_in_that_step():
+    found = read("gen: [9, 4, 0, 6, 0]\nref: [0, 0, 0, 0, 0]\n")
+    assert (found.seconds, found.counts) == ({"gen": 5.0, "ref": 0.0}, {"gen": 2, "ref": 4})
+    assert found.doubts == ("gen is 0 in 2 of 4 steps: the median is of the others",)
+
+
+def test_each_timer_says_how_many_steps_it_was_measured_in():
+    found = read("step:1 - timing_s/gen:9\nstep:2 - timing_s/gen:4\nstep:3 - timing_s/gen:5 - timing_s/ref:2\n")
+    assert (found.steps, found.steps_of("timing_s/gen"), found.steps_of("timing_s/ref")) == (2, 2, 1)
+
+
+def test_of_several_runs_the_last_is_taken():
+    old = "".join(f"step:{k} - timing_s/gen:40\n" for k in range(1, 9))
+    resumed = "".join(f"step:{k} - timing_s/gen:{k}\n" for k in range(6, 10))
+    found = read(f"{old}Resuming from step:5\n{resumed}", name="log")
+    assert (found.seconds, found.steps) == ({"timing_s/gen": 8.0}, 3)
+    assert found.doubts == ("log: steps start over at line 10: of 2 runs the last is taken",)
+    # A second logger that is late is none.
+    late = read("step:1 - timing_s/gen:9\nstep:2 - timing_s/gen:4\nstep:1 - timing_s/gen:9\nstep:3 - timing_s/gen:6\n")
+    assert (late.seconds, late.steps, late.doubts) == ({"timing_s/gen": 5.0}, 2, ())
+    # What was wrong in the run that does not count is of no interest.
+    broken = f"{old}step:9 - timing_s/gen:nan\nstep:1\n - timing_s/gen:-1\n - timing_s/ref:3\n"
+    assert read(f"{broken}step:2 - timing_s/gen:4\n", name="log").doubts == (
+        "log: steps start over at line 10: of 2 runs the last is taken",
+        "log:11: timing_s/gen is -1: no time of a step, so not used",
+    )
+    lines = "".join(json.dumps({"step": k, "data": {"timing_s/gen": s}}) + "\n" for k, s in [(1, 9.0), (2, 9.0), (1, 3.0), (2, 4.0)])
+    assert read(lines).seconds == {"timing_s/gen": 3.5}
+    nemo = NEMO.replace("⏱️", "========================= Step 1/10 =========================\n⏱️")
+    assert read(nemo).doubts[0].endswith("step 1 has total_step_time twice, 120 s and 110 s: the later is taken")
+    assert read(NEMO.replace("Total", "total") + "===== Step 1/10 =====\n" + NEMO).steps == 2
+
+
+def test_a_run_that_only_validates_is_none_to_take():
+    text = "step:1 - timing_s/gen:9\nstep:2 - timing_s/gen:4\nstep:0 - timing_s/testing:30\n"
+    assert (read(text).seconds, read(text).doubts) == ({"timing_s/gen": 6.5}, ())
+
+
+def test_a_step_that_was_logged_twice_with_other_times_is_told():
+    found = read("step:1 - timing_s/gen:9\nstep:1 - timing_s/gen:9\nstep:2 - timing_s/gen:4\nstep:2 - timing_s/gen:5\n", name="log")
+    assert found.seconds == {"timing_s/gen": 7.0}
+    assert found.doubts == ("log:4: step 2 has timing_s/gen twice, 4 s and 5 s: the later is taken",)
+
+
+@pytest.mark.parametrize("other", ["  • generation: 60.10s (50.1%)\n", "timing/train/generation: 3.1\n"])
+def test_timers_of_two_frameworks_are_refused(other):
+    with pytest.raises(InputError, match=r"stages are timed by verl \(line 1\) and by NeMo-RL \(line 2\): give the log of one run"):
+        read(f"step:1 - timing_s/gen:9\n{other}")
+
+
+def test_doubts_of_one_kind_are_counted():
+    found = read("step:0 - timing_s/gen:4\n" + "".join(f"step:{k} - timing_s/gen:nan\n" for k in range(1, 100)), name="log")
+    assert len(found.doubts) == 6
+    assert found.doubts[-1] == "log: 94 more like this: no time of a step, so not used"
+
+
+def test_logs_of_megabytes_are_read_in_seconds():
+    """Of 2 MiB each; the bound is far above the one second that it takes."""
+    line = "(TaskRunner pid=7) step:{k} - " + " - ".join(f"timing_s/x{n}:1.5" for n in range(30)) + " - timing_s/gen:4.5\n"
+    console = "".join(line.format(k=k) for k in range((2 << 20) // len(line)))
+    data = {f"timing_s/x{n}": 1.5 for n in range(30)} | {"gen": 4.5}
+    lines = "".join(json.dumps({"step": k, "data": data}) + "\n" for k in range(3_000))
+    for text in (console, lines):
+        start = time.monotonic()
+        assert read(text).seconds[("timing_s/gen" if text is console else "gen")] == 4.5
+        assert time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from placement.workloads.workload import (
     Offload,
     Precision,
     Quantization,
+    Recompute,
     Role,
     RoleName,
     RolloutMenu,
@@ -240,6 +241,8 @@ def workloads(draw):
                 more["train"],
                 zero=draw(stages) if is_fsdp else (3,),
                 distributed_optimizer=is_fsdp or draw(st.booleans()),
+                recompute=draw(st.sampled_from([None, *Recompute])),
+                fp8=draw(st.booleans()),
             )
         return Role(
             name, model, engine, layout=layout, precision=draw(precisions), **draw(gpu_wishes), **more
@@ -287,7 +290,7 @@ def workloads(draw):
 def test_layouts_and_precisions_that_few_jobs_need_are_menus():
     text = SMALLEST.replace(
         "{model: Qwen2.5-7B}",
-        "{model: Qwen2.5-7B, layout: {sp: [1, 2, 3]}, train: {zero: [3, 2]}, "
+        "{model: Qwen2.5-7B, layout: {sp: [1, 2, 3]}, train: {zero: [3, 2], recompute: selective, fp8: true}, "
         "rollout: {quantization: [none, fp8], kv_cache: fp8, sleep: false}}",
     ).replace("Qwen2.5-1.5B}", "Qwen3-30B-A3B, engine: megatron, layout: {ep: [8, 3]}, train: {distributed_optimizer: false}}")
     job = load(text)
@@ -296,6 +299,10 @@ def test_layouts_and_precisions_that_few_jobs_need_are_menus():
     assert (actor.layout.sp, actor.train.zero) == ((1, 2), (3, 2))
     assert (actor.rollout.quantization, actor.rollout.kv_cache) == (tuple(Quantization), (KvCache.FP8,))
     assert actor.rollout.sleep is critic.train.distributed_optimizer is False
+    assert (actor.recompute, actor.train.fp8) == (Recompute.SELECTIVE, True)
+    # What the user does not say is the engine's own way: all of a layer again under FSDP, Megatron's selective form.
+    assert (critic.train.recompute, critic.recompute) == (None, Recompute.SELECTIVE)
+    assert load(SMALLEST).role(ACTOR).recompute is Recompute.FULL
     assert critic.layout.ep == (8,)
     written = to_document(job)["roles"]
     assert written["actor"]["layout"]["sp"] == [1, 2]
@@ -303,7 +310,7 @@ def test_layouts_and_precisions_that_few_jobs_need_are_menus():
     # What is left at its default is not written: files stay as short as they were.
     usual = to_document(load(SMALLEST))["roles"]["actor"]
     assert not {"sp", "ep"} & usual["layout"].keys()
-    assert not {"zero", "distributed_optimizer"} & usual["train"].keys()
+    assert not {"zero", "distributed_optimizer", "recompute", "fp8"} & usual["train"].keys()
     assert not {"quantization", "kv_cache", "sleep"} & usual["rollout"].keys()
 
 
@@ -577,6 +584,15 @@ def test_an_error_shows_file_line_and_column():
         pytest.param(
             "Qwen2.5-7B", "Qwen2.5-7B, engine: megatron, train: {zero: [1, 3]}", "4:62",
             "engine megatron has no zero: use distributed_optimizer", id="megatron zero",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, train: {lora: 4096}", "4:44",
+            "adapters of rank 4096 are larger than the matrices of Qwen/Qwen2.5-7B that they adapt (width 3584): take a",
+            id="rank",
+        ),
+        pytest.param(
+            "Qwen2.5-7B", "Qwen2.5-7B, train: {lora_merge: true}", "4:38",
+            "lora_merge without lora: there are no adapters to merge; remove it, or give lora a rank", id="nothing to merge",
         ),
         pytest.param("Qwen2.5-7B", "Qwen2.5-7B, train: {zero: 4}", "4:44", "1, 2 or 3", id="zero"),
         pytest.param("Qwen2.5-7B", "Qwen2.5-7B, train: {zero: true}", "4:44", "1, 2 or 3", id="zero is no switch"),
