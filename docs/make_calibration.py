@@ -7,13 +7,14 @@ Write docs/calibration.md: constants of a user's own, and factors fitted to a lo
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from made import main
 
 from placement.calibrating.timing_keys import ADDED, OTHERS, PARTS, STAGES, WHOLE
 
@@ -49,7 +50,8 @@ in their place.
 ## `--constants FILE`: another value for a constant
 
 `placement catalog constants` lists every number of the model that is no physics: value, unit, how it was obtained,
-source. A YAML file names those that are other with you, each with its source if you like:
+source; what classes of links carry (`pcie_gen4_p2p_gb_per_s`) is among them. A YAML file names those that are other with you, each with
+its source if you like:
 
 ```yaml
 {constants}```
@@ -90,6 +92,9 @@ $ placement plan {question} --calibrate timings.yaml -o map.yaml
 ```
 
 * Of several steps the median counts; of three or more the first is left out.
+* Each stage says of how many steps it is the median: of those in which it took any time. What is no time (nan, inf, negative), a step
+  that is there twice, and a last line that was cut are told with their line and not used. Where the numbers of steps start over, the
+  last run counts, and the command says so. A log with stages of both frameworks is refused.
 * A factor outside 0.5 to 2 is taken, with a warning: the model misses something that no factor repairs on other
   machines.
 * A stage without a timer keeps its prediction; timers that are not used, or not known, are listed.
@@ -176,18 +181,5 @@ def _others() -> Iterator[str]:
         yield f"| {', '.join(names)} | {why} |"
 
 
-def main() -> int:
-    """Write or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--check", action="store_true")
-    page = contents()
-    if parser.parse_args().check:
-        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == page
-        print("docs/calibration.md is fresh" if fresh else "docs/calibration.md is stale: run python docs/make_calibration.py")
-        return 0 if fresh else 1
-    PAGE.write_text(page, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, __file__, lambda: {PAGE: contents()}))

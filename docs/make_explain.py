@@ -8,10 +8,11 @@ Put the golden pages of `placement explain` and `placement plan --smallest` into
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
+
+from made import main
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explain.md"
@@ -29,18 +30,5 @@ def contents() -> str:
     return re.sub(r"(<!-- golden ([\w-]+): [^\n]*-->)\n.*?<!-- end -->", filled, text, flags=re.DOTALL)
 
 
-def main() -> int:
-    """Write or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--check", action="store_true")
-    page = contents()
-    if parser.parse_args().check:
-        fresh = PAGE.read_text(encoding="utf-8") == page
-        print("docs/explain.md is fresh" if fresh else "docs/explain.md is stale: run python docs/make_explain.py")
-        return 0 if fresh else 1
-    PAGE.write_text(page, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, __file__, lambda: {PAGE: contents()}))

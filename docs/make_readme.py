@@ -7,9 +7,10 @@ Put the real output of README's first command into README.md, and draw its plan.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+
+from made import main
 
 import placement
 from placement.cli.table import plan_table
@@ -41,19 +42,10 @@ def _filled(text: str, marker: str, language: str, block: str) -> str:
     return f"{text[:start]}```{language}\n{block}\n```\n{text[end:]}"
 
 
-def main() -> int:
-    """Write or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--check", action="store_true")
-    readme, picture = contents()
-    if parser.parse_args().check:
-        fresh = README.read_text(encoding="utf-8") == readme and PICTURE.read_text(encoding="utf-8") == picture
-        print("README.md is fresh" if fresh else "README.md or its picture is stale: run python docs/make_readme.py")
-        return 0 if fresh else 1
-    README.write_text(readme, encoding="utf-8")
-    PICTURE.write_text(picture, encoding="utf-8")
-    return 0
+def _pages() -> dict[Path, str]:
+    text, picture = contents()
+    return {README: text, PICTURE: picture}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, __file__, _pages))

@@ -7,11 +7,12 @@ Write ``docs/sources.md``: which source states which fact, read from the example
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from made import main
 
 from topologies.links import LinkKind, parse_code
 from topologies.model import Topology
@@ -209,18 +210,5 @@ def _excerpt(text: str) -> list[str]:
     return [*shown, "…"] if len(lines) > SHOWN_LINES else shown
 
 
-def main() -> int:
-    """Write or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--check", action="store_true")
-    text = page()
-    if parser.parse_args().check:
-        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
-        print("docs/sources.md is fresh" if fresh else "docs/sources.md is stale: run python docs/make_sources.py")
-        return 0 if fresh else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, __file__, lambda: {PAGE: page()}))

@@ -7,18 +7,20 @@ Write docs/validation.md and its plot: every prediction against the shipped meas
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from placement.cli.validate import factors, number, percent, verdict
+from made import main
+
+from placement.cli.validate import STAGE_COLUMNS, factors, number, percent, stage_cells, verdict
 from placement.validation import rl_run, rl_steps
 from placement.validation.reading import Folder
 from placement.validation.report import Report, report
 from placement.validation.rows import Group, Row, mape_percent
 from placement.validation.scaling import after_scaling
+from placement.validation.stages import STEPS, stages
 
 PAGE = Path(__file__).with_name("validation.md")
 PICTURE = Path(__file__).parent / "img" / "validation.svg"
@@ -29,7 +31,9 @@ HEAD = """\
 What `placement validate` prints: every published measurement that is shipped in
 [`placement/data/validation`](../placement/data/validation), each with its source, beside what planning predicts for it. Predictions go
 through the functions that planning uses; `placement validate FOLDER` does the same for a folder of your own that is laid out alike, and
-`--json` has every row with its parts and with what was taken for granted. Made by `python docs/make_validation.py`; a test makes it again.
+`--json` has every row with its parts and with what was taken for granted, and under `stages` the errors of the pieces of steps. Made by
+`python docs/make_validation.py`; a test makes it again. A row that cannot be predicted, as the catalogue has not its card or its model, no
+class is known for its link code, or no plan has its layout, is listed with the reason and counted.
 
 ![Predicted over measured, group by group](img/validation.svg)
 
@@ -53,7 +57,8 @@ each of both moves the cache by a tenth. The published weights of gpt-oss-20b ar
 them.""",
     "training_memory": """\
 Both of torchtune's rows are over: its peaks are those of torch and leave out the CUDA context, which the constant of the formula holds.
-For QLoRA, where little else is left, that is a fifth.""",
+For QLoRA, where little else is left, that is a fifth. What is computed again, adapters, ZeRO stages and layouts are switches of a workload;
+where a prediction rests on one that a workload cannot say, its row does say so.""",
     "links": """\
 Matrix 006 reads 205-260 GB/s on NVLinks that carry 275: its own note says that clocks limit the sample there. The pairs without NVLink
 of matrix 009 lie on two sockets of a platform without peer-to-peer copies between sockets; `nvidia-smi topo -m` does not tell, and
@@ -69,35 +74,47 @@ Worst are sequences of 16,384 tokens and more. What is left of their time beside
 A100 and 150 to 165 on H100 (causal, nothing repeated), half of what FlashAttention-2 publishes for both cards: these runs (MPT with
 ALiBi) used earlier kernels. Planning counts FlashAttention-2, which frameworks for RL use. Runs with and without recomputation reach the
 same MFU at short sequences, so that MFU here counts the FLOP of the model, whatever is repeated. Models under 1B are bound by launches.
-Training in 8 bits counts as twice the rate of matrix products, attention included, which does not run in 8 bits.""",
+Rows in 8 bits are predicted as a workload says it (`fp8: true`): products of linear layers at twice the rate, all else as before.""",
     "rl_step_dense": """\
 Rows of verl do not state how long answers are, only the limit: a mean of 1000 tokens is taken for granted, and an error of that length
-is an error of the step. They are also averages over training, in which answers grow. What their stages showed, and what was mended:
+is an error of the step. They are also averages over training, in which answers grow. What their pieces showed, and what was mended:
 
-- Updates scale worse than their FLOP: from 32 to 128 GPUs they get 2.4 times as fast, not four times. 512 sequences an update are 16 on a
-  rank of 32, 4 on a rank of 128, and all wait for the fullest. Counted since, from the spread of lengths that generation has (no
-  constant). Four GPUs share a sequence in these recipes (Ulysses), so that fewer ranks wait: taken for granted from 16,384 tokens on.
+- Colocated rows have a part of log-probabilities that no number of GPUs shortens: 107.7 s on 32 GPUs and 53.9 s on 128 are 36 s and the
+  rest by the GPU. It is the padded batch that one controller hands out, 8,192 × 28,872 tokens: 152 ns a token, as the whole call was
+  measured (verl pull request 3495), are 36 s. The model had 25 ns before, a figure of one chunk of such a call. Updates pay the same;
+  engines are handed prompts alone.
+- Updates scale worse than their FLOP: 512 sequences an update are 16 on a rank of 32, 4 on a rank of 128, and all wait for the fullest.
+  Counted from the spread of lengths that generation has (no constant). Four GPUs share a sequence in these recipes (Ulysses), so that
+  fewer ranks wait: taken for granted from 16,384 tokens on.
+- Where generation runs beside training, what verl logs as `gen` is how long the trainer waits for it, and is compared with that.
+  Predicted waits are mostly 0, measured ones 22 to 59 s: samples come in batches, which the longer side of a step cannot tell.
 - Fully asynchronous rows go on with interrupted answers after a sync: their generation has no tail. At staleness 0 they may not, and
   count as one step off.
-- Colocated rows have a part that no number of GPUs shortens, in log-probabilities (36 s) as in updates. One part is the padded batch
-  that a controller hands out (8,192 × 28,872 tokens, 6 s a stage); one is offloading through pageable memory, four to five times as slow
-  as pinned. Both are counted since. These runs also shard over two GPUs alone (HSDP), so that every GPU moves half of the state, which the
-  rows do not say: the row of 32 GPUs stays two fifths under.
-- The row with tools over many turns states neither its batch nor its lengths, and is not predicted any more.
-- Tails of 28,672 tokens take 6.2 ms a step on 128 GPUs; four GPUs an engine, as in the recipes, would take 4.8 by the constants of
-  decoding, one GPU (the smallest that starts, taken for granted) takes 7.7.
+- The row with tools over many turns states neither its batch nor its lengths, and is not predicted.
 
-Synchronous steps of NeMo-RL stay a sixth under, more than those one step off: checking answers and converting weights are on the path of
-the former alone, and not published.""",
+What is left: updates and log-probabilities of trainers on GPUs of their own are over together (9 to 48 %), those of colocated rows under
+together (12 to 27 %). Lengths that the rows do not state can do that; so can what colocated workers move between stages, as these runs
+shard over two GPUs alone (HSDP), which the rows do not state either. The same page of verl shows what no model can reach: one
+configuration (128 GPUs, staleness 0.5, four batches at a time) stands in two of its tables with 150.6 and 124.6 s, and with updates of
+113 and 95 s, as answers grew otherwise. The stages of the colocated row of 32 GPUs do not add up to its step (735 of 790 s); another
+version of the page has 313.8 s for its updates.
+
+Synchronous steps of NeMo-RL stay a seventh under, more than those one step off: checking answers and converting weights are on the path
+of the former alone, and not published. The row in 8 bits is predicted as a workload says it: `quantization: fp8` and `fp8: true`.""",
     "rl_step_moe": """\
 NeMo-RL's first version is under by a third, its second by a tenth, for the same model and GPUs. Expert parallelism counts as planning
 counts it: experts spread over data parallel ranks alone, where Megatron spreads them over tensor parallel ranks too. The published MFU of
-mixtures of experts (18 %) is of pre-training, and RL reaches less of it. Other families are not in the table. Do not trust a plan for a
-mixture of experts without a calibration.""",
+mixtures of experts (18 %) is of pre-training. Verl's row has a limit of 8,192 tokens: its update and its reference are over by the same
+half, so that its answers are shorter than the 1000 tokens taken for granted. It is the only row of its framework: a factor would meet
+it by construction, and it is left out of the mean after factors. Other families are not in the table. Do not trust a plan for a mixture
+of experts without a calibration.""",
     "weight_sync": """\
-Syncs of mixtures of experts are bound by the number of tensors, not by bytes: the time of one tensor differs by a factor of five
-between the frameworks. Planning uses one. A model that the catalogue does not know is taken as dense, of the size in its name or, for
-Nemotron 3, in its announcement.""",
+Syncs of mixtures of experts are bound by the number of tensors, not by bytes. Every tensor is gathered from its shards, and the gather
+takes as long to start as any collective over so many GPUs (`alpha`, from tables of collectives); the engine's loader takes 0.1 ms for
+it. Without a checkpoint engine each tensor is also a broadcast over all GPUs of both sides, where plans count buckets. That explains why
+64 + 64 GPUs take longer for a tensor than 16 + 16, but not its size to better than a third, as a start between nodes counts by GPU,
+whatever the nodes are. NeMo-RL's rows are under: what it takes to convert Megatron's tensors to those of the engine is not published. A
+model that the catalogue does not know is taken as dense, of the size in its name or, for Nemotron 3, in its announcement.""",
 }
 
 TAIL = """\
@@ -107,21 +124,38 @@ No constant is fitted to a step, a peak or a throughput. These were derived from
 errors of those rows say less than those of other machines: `nvlink_alpha_us`, `own_bytes_per_s` and `ring_efficiency` (collectives of A100
 and H100), `engine_sampler_bytes_per_sequence_and_vocab` (counted, and checked on three of the logs), the classes of
 `topologies/data/links.json` (links), `fsdp_activation_bytes_per_hidden` (one of the prime-rl peaks), and `train_mfu_dense` (H100 rows
-of the throughput table; A100 and 8 bits follow from it by `mfu_flops_per_byte`, without a constant of their own). `pageable_share` and
+of the throughput table; A100 follows from it by `mfu_flops_per_byte`, and 8 bits by the data sheets' `fp8_rate`). `pageable_share` and
 `hand_over_ns_per_token` were looked for because of the rows, and have the values of their sources.
 `placement/data/constants.json` has the source of each constant.
 
 Three assumptions, where published rows are silent, were settled with those rows in sight, and are worth as much as a fit: 1000 tokens for
-the mean answer that verl's tables leave out, 0.3 ms for a tensor of a weight sync, and that a run at staleness 0 counts as one step off.
-What the first decides, mean errors:
+the mean answer that verl's tables leave out, 0.1 ms of an engine's loader for a tensor, and that a run at staleness 0 counts as one step
+off. What the first decides, mean errors:
 
 {lengths}
 
 So the error of verl's rows is that of the model at the length that suits it best; rows that state their lengths (NeMo-RL) say more.
 
 Factors per framework are fitted to the rows beside which they stand; the error for models that had no part in a factor is the one to
-trust.
+trust. A framework of one row has a factor and no error.
 """
+
+FOLDER = """\
+## A folder of your own
+
+Files may be missing, fields may be null, and further fields are left alone. What is read of a row:
+
+| file | fields | words, in `setup`, `mode`, `engine`, `notes` or `source` |
+|---|---|---|
+| `memory.json`, `inference` | `model`, `tp`, `pp`, `weights`, `kv`, `kv_tokens`, `kv_blocks_of_16`, `activation`, `non_torch`, `hardware` (or in `source`), `precision`, `gpu_memory_utilization`, `max_num_seqs`, `max_model_len`, `kv_cache_dtype` | `gpu_memory_utilization .9`, `max-model-len 16000`, `max-num-seqs 64`, `PP 2`, `fp8 KV cache` |
+| `memory.json`, `training` | `model`, `n_gpus`, `tokens_per_gpu`, `measured_peak`, `tok_per_s_per_gpu`, `lora_rank` | `TP4 PP2 EP8 SP2`, `ZeRO-2`, `FULL_SHARD`, `Megatron`, `no distributed optimizer`, `LoRA r=16`, `QLoRA`, `full` or `selective recompute`, `no AC`, `fused` or `unfused CE`, `compile`, `offload`, `pure bf16`, `seq 8192, batch 2` |
+| `rl_steps.json`, lists of steps | `step_s` or `step_time_s`; `framework`, `model`, `hardware` or `system`, `n_gpus`, `algorithm`, `mode` or `policy`, `precision`, `engine`, `max_response`, `mean_response`, `max_seq`, `avg_seq`, `train_batch_prompts`, `n_samples`, `mini_batch`, `gen_gbs`, `train_gbs_table`, `gen_tp_pp`, `train_layout`, `critic`, `reward_model`, `lora_rank`, `gpu_memory_utilization`, `kv_cache_dtype`; pieces: `gen_s`, `generate_sequences_s`, `wait_prev_gen_s`, `old_logprob_s`, `ref_s`, `values_s`, `reward_s`, `update_actor_s`, `update_critic_s`, `sync_s` | `fully async 32:32`, `staleness 0`, `one-step-off 4:12`, `Megatron TP4 PP2`, `ZeRO-2`, `LoRA r32`, `gradient checkpointing`, `fp8 rollout` |
+| `rl_steps.json`, `weight_sync` | `sync_s`, or `sync_s_min` and `sync_s_max`; `model`, `hardware`, `trainer_gpus`, `rollout_gpus`, `mapping` (`TP8xPP8->TP16xDP16`), `checkpoint_engine`, `precision`, `method`; `same` repeats the row before | |
+| `collectives.json` | `system`, `op`, `n`, `max_bytes`, `busbw_at_max_GBs`, `devices_per_node`, `network_gbit_per_s` | `pairwise`, `bridge`, `400 Gbps` |
+| `train_throughput.csv` | `model`, `n_params`, `seq_len`, `n_gpus`, `gpu`, `microbatch`, `grad_accum`, `global_batch`, `tok_per_s_per_gpu` or `tok_per_s`, `precision`, `mp_mode`, `sharding`, `act_ckpt`, `section` | `fp8`, `1600 Gbps` |
+| `p2p/*.json` | `id`, `gpus`, `links`, `unidirectional_p2p_enabled` (or `…_read`, `…_disabled`, `bidirectional_…`), `hardware`, `source`, `notes` | `no P2P`, `patched`, `POWER9`, `PCIe Gen4` |
+
+"""  # noqa: E501
 
 STYLE = (
     "<style>text{font:13px system-ui,sans-serif;fill:#1f2328}.page{fill:#fff}.band{fill:#dde3e9}.tick{stroke:#8c959f}"
@@ -137,11 +171,9 @@ def _lengths() -> str:
     lines = ["| mean answer, tokens | verl, dense | all dense rows |", "|---|---|---|"]
     assumed = rl_run.MEAN_RESPONSE_TOKENS
     for mean in (500, assumed, 1500, 2000):
-        rl_run.MEAN_RESPONSE_TOKENS = mean
-        dense, _ = rl_steps.groups(Folder.at(None))
+        dense, _ = rl_steps.groups(Folder.at(None), mean_tokens=mean)
         of_verl = mape_percent([row for row in dense.rows if row.framework == "verl"])
         lines.append(f"| {mean}{' (assumed)' if mean == assumed else ''} | {of_verl:.1f} % | {dense.mape_percent:.1f} % |")
-    rl_run.MEAN_RESPONSE_TOKENS = assumed
     return "\n".join(lines)
 
 
@@ -169,9 +201,18 @@ def _page(found: Report) -> Iterator[str]:
         yield f"\n{note.format(without_l40s=_without(group, 'l40s'))}\n" if note else ""
         lines = list(factors(group))
         yield "\n" + "".join(f"- {line.strip()}\n" for line in lines) if lines else ""
+        yield from _pieces(group)
         yield "\n| row | measured | predicted | error | taken for granted, or why not |\n|---|---|---|---|---|\n"
         yield from map(_line, group.rows)
-    yield "\n" + TAIL.replace("{lengths}", _lengths())
+    yield "\n" + FOLDER + TAIL.replace("{lengths}", _lengths())
+
+
+def _pieces(group: Group) -> Iterator[str]:
+    found = stages(group) if group.name in STEPS else ()
+    if found:
+        yield "\nPiece by piece, as errors of a step can cancel each other:\n\n"
+        yield f"| {' | '.join(STAGE_COLUMNS)} |\n|{'---|' * len(STAGE_COLUMNS)}\n"
+        yield from (f"| {' | '.join(stage_cells(one))} |\n" for one in found)
 
 
 def _line(row: Row) -> str:
@@ -218,20 +259,10 @@ def _x(ratio: float) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * (share + 1) / 2
 
 
-def main() -> int:
-    """Write or check."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    page, picture = contents()
-    if check:
-        fresh = (PAGE.read_text(encoding="utf-8"), PICTURE.read_text(encoding="utf-8")) == (page, picture)
-        print("docs/validation.md is fresh" if fresh else "docs/validation.md or its plot is stale: run python docs/make_validation.py")
-        return 0 if fresh else 1
-    PAGE.write_text(page, encoding="utf-8")
-    PICTURE.write_text(picture, encoding="utf-8")
-    return 0
+def _pages() -> dict[Path, str]:
+    text, picture = contents()
+    return {PAGE: text, PICTURE: picture}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, __file__, _pages))

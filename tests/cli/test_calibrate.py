@@ -100,6 +100,20 @@ def test_a_run_of_another_job_on_another_machine_calibrates_what_both_have(place
     assert "not calibrated: old_log_probs, ref_log_probs, update_actor, sync_weights" in done.stderr
 
 
+def test_a_source_of_constants_that_replaces_none_is_said(placement, tmp_path):
+    placement(*SMALL, "-o", "map.yaml")
+    done = placement(*SMALL, "--constants", "map.yaml")
+    assert (done.returncode, done.stdout) == (0, (tmp_path / "map.yaml").read_text())
+    assert done.stderr.startswith("map.yaml was planned with the shipped constants: none is replaced\n")
+    (tmp_path / "c.yaml").write_text("generate_time_factor: 1\n")
+    done = placement(*SMALL, "--constants", "c.yaml")
+    assert done.stderr.startswith("c.yaml replaces no constant: what it names has the shipped value\n")
+    (tmp_path / "head.yaml").write_text((tmp_path / "map.yaml").read_text().partition("inputs:")[0])
+    done = placement(*SMALL, "--constants", "head.yaml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: head.yaml:1:1: the map does not record what it was planned from (inputs)")
+
+
 def test_where_no_plan_exists_it_is_said_why(placement, tmp_path):
     (tmp_path / "x").write_text("gen: 4")
     done = placement(*SMALL, "--calibrate", "x", "--rules", "reserve=99%")

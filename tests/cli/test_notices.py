@@ -17,6 +17,10 @@ from placement.workloads import workload_file
 from placement.workloads.rules import parse_rules
 from topologies.read import read_text
 
+UNEVEN = (
+    "actor, critic, ref: 3 data-parallel ranks cannot share the 1024 sequences of a step evenly, which most trainers refuse: change "
+    "the batch, or forbid it with --rules even_batch=on"
+)
 CSV = "index, name, memory.total [MiB], memory.used [MiB]\n"
 
 
@@ -99,7 +103,12 @@ def test_gpus_that_are_left_out_are_named_with_the_reason():
     assert said == (
         "GPU 3 is left out: hidden by --visible or CUDA_VISIBLE_DEVICES",
         "GPU 5 is left out: other processes hold 31000 MiB of it (rule busy: 2048 MiB)",
+        UNEVEN,
     )
+    # The map says it, too, and the rule forbids it.
+    assert said[-1] in plan.estimate.assumptions
+    even, _ = planned(machine(8, used={5: 31000}), rules="even_batch=on", visible=[0, 1, 2, 4, 5, 6, 7])
+    assert {role.layout.dp for role in even.roles.values()} <= {1, 2, 4}
     assert set(said) <= set(plan.estimate.assumptions)
 
 

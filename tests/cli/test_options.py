@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.cli import app, options
+from placement.cli import options, parameters
 from placement.errors import InputError
 
 
@@ -56,7 +56,7 @@ def test_what_is_no_count_is_refused_by_name(text):
 )
 def test_a_word_that_is_no_choice_is_refused_with_the_nearest(text, said):
     with pytest.raises(InputError) as refusal:
-        options.choice("--objective", text, app.OBJECTIVES)
+        options.choice("--objective", text, parameters.OBJECTIVES)
     assert str(refusal.value) == said
 
 
@@ -65,9 +65,9 @@ def test_the_choices_of_the_help_are_those_of_the_modules_that_read_them():
     from placement.program.instance import Objective
     from placement.workloads.rules import PRESETS
 
-    assert tuple(Objective) == app.OBJECTIVES
-    assert tuple(SolverName) == app.SOLVERS
-    assert PRESETS == app.PRESETS
+    assert tuple(Objective) == parameters.OBJECTIVES
+    assert tuple(SolverName) == parameters.SOLVERS
+    assert PRESETS == parameters.PRESETS
 
 
 @pytest.mark.parametrize(

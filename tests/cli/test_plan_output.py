@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import placement
-from placement.cli import EXIT_NO, EXIT_TIME
+from placement.cli import EXIT_NO, EXIT_TIME, presets
 from placement.cli import plan as command
 from placement.cli.table import plan_table
 from placement.errors import InputError
@@ -124,10 +124,10 @@ def test_rules_all_takes_no_file_and_says_why(placement, tmp_path):
 def test_rules_all_takes_switches_for_every_preset(spec, capsys):
     assert run(rules=spec, as_json=True) == 0
     documents = json.loads(capsys.readouterr().out)
-    presets = ["guide", "minimal", "strict", "four", "colocate", "free"]
+    names = ["guide", "minimal", "strict", "four", "colocate", "free"]
     planned = [d["rules"] for d in documents if d["device_map"]]
     assert all(rules["reserve"] == "9%" for rules in planned)
-    assert [rules["preset"] for rules in planned] == [p for p in presets if p in {r["preset"] for r in planned}]
+    assert [rules["preset"] for rules in planned] == [p for p in names if p in {r["preset"] for r in planned}]
     assert len(planned) >= 2
 
 
@@ -146,7 +146,7 @@ def test_rules_all_refuses_a_wrong_switch():
 )
 def test_rules_all_without_a_plan_is_no_only_if_none_can_exist(monkeypatch, ends, code):
     outcomes = iter(ends)
-    monkeypatch.setattr(command, "plan", lambda *_, **__: Outcome(Status(next(outcomes)), None, "nothing"))
+    monkeypatch.setattr(presets, "plan", lambda *_, **__: Outcome(Status(next(outcomes)), None, "nothing"))
     assert run(rules=["all"]) == code
 
 

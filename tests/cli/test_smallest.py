@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from placement.catalog import load_workload
+from placement.checking import problems
 from placement.cli import EXIT_NO, EXIT_TIME
 from placement.cli import plan as command
 from placement.cli.smallest import Looked, answer, document, page
@@ -79,7 +80,10 @@ def test_the_map_of_the_fewest_gpus_is_on_standard_output_and_replays(placement)
     assert process.returncode == 0
     assert process.stderr.startswith("the job fits on 2 GPUs of this machine, and on no fewer\nGPUs  fits  ")
     plan, instance = replay(process.stdout)
-    assert (plan.used_gpus, instance.visible) == ((0, 1), (0, 1))
+    assert (plan.used_gpus, instance.visible, instance.not_needed) == ((0, 1), None, (2, 3))
+    # Nobody hid the others: whoever replays the map is told what left them out.
+    assert set(instance.machine.unusable.values()) == {"not needed (--smallest gpus)"}
+    assert not problems(plan, instance)
     assert plan.environment["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
