@@ -223,6 +223,15 @@ def test_each_communicator_has_buffers() -> None:
     assert alone.resident_mib == 200
 
 
+def test_an_overhead_below_the_buffers_that_it_counts_is_none_left() -> None:
+    """A user may measure a context that is smaller than the shipped buffers of a communicator: then those are all there is."""
+    small = dataclasses.replace(constants(), train_overhead_mib=100, frozen_overhead_mib=0, nccl_mib_4=374)
+    alone, four = train_choice(dp=1, offload=BETWEEN), train_choice(dp=4, offload=BETWEEN)
+    assert gpu_memory.train(actor(), MODEL, alone, BATCH, small, hybrid=True).resident_mib == 0
+    assert gpu_memory.train(actor(), MODEL, four, BATCH, small, hybrid=True).resident_mib == 374
+
+
+
 @given(
     engine=st.sampled_from([FSDP, MEGATRON]),
     master=st.sampled_from(Master),
