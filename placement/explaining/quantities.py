@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement.constants.table import Constants, is_of_links, sources
-from placement.machines.machine import Machine, resolve
+from placement.machines.machine import Machine
 from placement.program.instance import Instance
 from topologies.links import Link, LinkKind
 from topologies.measured import believed
@@ -137,13 +137,8 @@ def _with_constant(name: str, *, is_whole: bool) -> Callable[[Instance, float], 
         constants, machine = dataclasses.replace(instance.constants, **{name: value}), instance.machine
         # What was measured is turned into peaks by constants, and what torch sees is one.
         if believed(machine.topology) is not None or name == UNSEEN:
-            machine = resolve(
-                machine.topology,
-                instance.rules,
-                visible=instance.visible,
-                not_needed=instance.not_needed,
-                constants=constants,
-                rates=machine.rates,
+            machine = machine.again(
+                instance.rules, visible=instance.visible, not_needed=instance.not_needed, constants=constants
             )
         return instance.replace(constants=constants, machine=machine)
 

@@ -90,11 +90,22 @@ class Machine:
         return other
 
     def again(
-        self, rules: Rules, *, visible: Sequence[int] | None, not_needed: Sequence[int] = (), topology: Topology | None = None
+        self,
+        rules: Rules,
+        *,
+        visible: Sequence[int] | None,
+        not_needed: Sequence[int] = (),
+        topology: Topology | None = None,
+        constants: Constants | None = None,
     ) -> Machine:
-        """Return what `resolve` makes of *topology* (None for its own) by other rules and ids, and by the same numbers."""
+        """Return what `resolve` makes of *topology* by other rules and ids; topology and *constants* are its own where they are None."""
         return resolve(
-            topology or self.topology, rules, visible=visible, not_needed=not_needed, constants=self.constants, rates=self.rates
+            topology or self.topology,
+            rules,
+            visible=visible,
+            not_needed=not_needed,
+            constants=constants or self.constants,
+            rates=self.rates,
         )
 
     @functools.cached_property
