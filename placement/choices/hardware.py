@@ -36,6 +36,9 @@ class Hardware:
         A size that is absent cannot be used on this group (contiguity, or it does not divide the group).
     block_nvlink
         For the same sizes, whether all blocks run over NVLink only.
+    islands
+        How many islands of NVLink a ring joins that does not run over NVLink only; 0 where all of its hops count as hops beyond them, as
+        on one host.
     host_bytes_per_s
         What each GPU gets to host memory when all of the group copy at once, B/s; inf where that does not matter.
     """
@@ -50,6 +53,7 @@ class Hardware:
     block_bytes_per_s: tuple[tuple[int, float], ...] = field(default=())
     block_nvlink: tuple[tuple[int, bool], ...] = field(default=())
     host_bytes_per_s: float = math.inf
+    islands: int = 0
 
     def block(self, tp: int) -> float | None:
         """Return the bandwidth of the TP blocks of size *tp*, B/s; None when the group cannot be cut so; inf for 1."""

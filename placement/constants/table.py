@@ -73,6 +73,7 @@ class Constants:
     hybrid_sync_overhead_us: int
     separate_sync_overhead_us: int
     sync_tensor_us: float
+    sync_bucket_us: float
     generate_time_factor: float
     reward_time_factor: float
     old_log_probs_time_factor: float

@@ -10,11 +10,15 @@ When to modify: a framework sends something else.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from placement.constants.table import Constants
 from placement.memory.states import adapter_parameters
 from placement.models.model import Model
 from placement.workloads.workload import Role
+
+MIB = 2**20
 
 TENSORS_OF_A_LAYER = 2 * 7
 """Two factors for each matrix that has an adapter: query, key, value, output, and three of the feed-forward block."""
@@ -58,6 +62,11 @@ def sent(actor: Role, model: Model, *, hybrid: bool) -> Sent:
         return all_weights(model)
     assert actor.train is not None
     return Sent(2 * adapter_parameters(model, actor.train.lora), TENSORS_OF_A_LAYER * model.layers, adapters=True)
+
+
+def buckets(what: Sent, c: Constants) -> int:
+    """Return how many buckets *what* fills; a tensor that is larger than one goes in several."""
+    return math.ceil(what.size / (c.sync_bucket_mib * MIB)) if c.sync_bucket_mib else 0
 
 
 def sends_adapters(actor: Role | None, *, hybrid: bool) -> bool:

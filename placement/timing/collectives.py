@@ -84,17 +84,24 @@ def small_all_reduce_s(size: float, gpus: int, bytes_per_s: float, c: Constants)
 
 
 def gather_s(
-    size: float, gpus: int, bytes_per_s: float, *, nvlink: bool, c: Constants, memory_bytes_per_s: float | None = None
+    size: float,
+    gpus: int,
+    bytes_per_s: float,
+    *,
+    nvlink: bool,
+    c: Constants,
+    memory_bytes_per_s: float | None = None,
+    islands: int = 0,
 ) -> float:
     """
     Return the time of an all-gather or reduce-scatter of *size* bytes in all: ``alpha + fill + (n - 1)/n · size / bus
     + size/n / own``.
 
-    0 for one GPU.
+    0 for one GPU. *islands* as in `alpha_s`.
     """
     if gpus == 1:
         return 0.0
-    start = alpha_s(gpus, bytes_per_s, nvlink=nvlink, c=c) + _fill_s(size, bytes_per_s, c)
+    start = alpha_s(gpus, bytes_per_s, nvlink=nvlink, c=c, islands=islands) + _fill_s(size, bytes_per_s, c)
     return start + (gpus - 1) / gpus * size / (bytes_per_s * c.ring_efficiency) + size / gpus / _own(memory_bytes_per_s, c)
 
 
@@ -110,6 +117,19 @@ def all_to_all_s(size: float, gpus: int, bytes_per_s: float, *, nvlink: bool, c:
     return alpha_s(gpus, bytes_per_s, nvlink=nvlink, c=c) + share * size / (bytes_per_s * c.ring_efficiency)
 
 
+def broadcast_s(size: float, gpus: int, bytes_per_s: float, *, nvlink: bool, c: Constants, islands: int = 0) -> float:
+    """
+    Return the time in which *size* bytes of one GPU reach all of *gpus* along a chain: ``(√alpha + √(size / bus))²``; 0 for one GPU.
+
+    In k chunks, over hops that take alpha in all, the last chunk arrives after ``alpha + size/bus + k · alpha/n + n · size/(k · bus)``; the
+    best k makes the last two terms ``2 · √(alpha · size/bus)``. *islands* as in `alpha_s`.
+    """
+    if gpus == 1:
+        return 0.0
+    hops = alpha_s(gpus, bytes_per_s, nvlink=nvlink, c=c, islands=islands)
+    return (math.sqrt(hops) + math.sqrt(size / (bytes_per_s * c.ring_efficiency))) ** 2
+
+
 def send_s(size: float, bytes_per_s: float, *, nvlink: bool, c: Constants) -> float:
     """Return the time in which one GPU sends *size* bytes to another: ``alpha + size / bus``."""
     return alpha_s(2, bytes_per_s, nvlink=nvlink, c=c) + size / (bytes_per_s * c.ring_efficiency)
@@ -120,11 +140,23 @@ def reduces_in_switch(compute_capability: tuple[int, int], gpus: int) -> bool:
     return compute_capability >= (9, 0) and gpus > 4
 
 
-def alpha_s(gpus: int, bytes_per_s: float, *, nvlink: bool, c: Constants) -> float:
-    """Return the start-up time of a collective; the bandwidth matters over NVLink alone."""
+def alpha_s(gpus: int, bytes_per_s: float, *, nvlink: bool, c: Constants, islands: int = 0) -> float:
+    """
+    Return the start-up time of a collective; the bandwidth matters over NVLink alone.
+
+    A ring has a hop for each GPU, and each hop takes what its own link takes: of a ring over several *islands* of NVLink (the nodes of a
+    cluster) as many hops as there are islands leave one, all others stay inside. NCCL counts latencies of gathers so (src/graph/tuning.cc:
+    ``nInterSteps = nNodes - 1``), as it has no other algorithm for them than the ring.
+
+    Parameters
+    ----------
+    islands
+        Islands that a ring beyond NVLink joins; 0 where every hop is beyond.
+    """
     if nvlink:
         return (c.nvlink_alpha_us + c.nvlink_alpha_us_per_gpu * gpus) * _newer(bytes_per_s, c) * US
-    return (c.pcie_alpha_us + c.pcie_alpha_us_per_gpu * gpus) * US
+    inside = max(gpus - islands, 0) if islands else 0
+    return (c.pcie_alpha_us + c.pcie_alpha_us_per_gpu * (gpus - inside) + c.nvlink_alpha_us_per_gpu * inside) * US
 
 
 def all_reduce_alpha_s(gpus: int, bytes_per_s: float, *, nvlink: bool, c: Constants) -> float:

@@ -67,7 +67,13 @@ def side_by_side_s(size: float, rings: int, ranks: int, hardware: Hardware, c: C
     """
     width = hardware.ring_bytes_per_s if hardware.ring_nvlink else hardware.ring_bytes_per_s / rings
     return gather_s(
-        size / rings, ranks, width, nvlink=hardware.ring_nvlink, c=c, memory_bytes_per_s=hardware.memory_bytes_per_s
+        size / rings,
+        ranks,
+        width,
+        nvlink=hardware.ring_nvlink,
+        c=c,
+        memory_bytes_per_s=hardware.memory_bytes_per_s,
+        islands=min(hardware.islands, ranks),
     )
 
 

@@ -15,7 +15,7 @@ from placement.choices.choices import FrozenChoice, TrainChoice
 from placement.choices.eight_bits import linear_flops_per_token
 from placement.choices.hardware import Hardware
 from placement.constants.table import Constants
-from placement.memory.sending import Sent, sent
+from placement.memory.sending import Sent, buckets, sent
 from placement.memory.states import (
     FULL_SHARDING,
     bytes_per_parameter,
@@ -117,16 +117,19 @@ def send(
     Return the actor's time of handing over its new weights, put together from all shards.
 
     ``(n-1)/n`` of the 16-bit weights, or of the adapters, pass every link: the volume of DeepSpeed-Chat's gathering, an upper
-    bound. Tensors are put together, and loaded by the engine, one by one.
+    bound. What it takes to hand tensors over, in buckets, comes on top, and for each tensor the start of the gather that puts it together.
     """
     what = sent(role, model, hybrid=hybrid)
     ring, nvlink, memory = hardware.ring_bytes_per_s, hardware.ring_nvlink, hardware.memory_bytes_per_s
     weights = state(role, model, choice).weights
-    each = c.sync_tensor_us * US + gather_start_s(role.engine, choice, hardware, c)
+    gathered = gather_s(
+        what.size, hardware.gpus, ring, nvlink=nvlink, c=c, memory_bytes_per_s=memory, islands=hardware.islands
+    )
+    handed = handing_us(what, c) * US + what.tensors * gather_start_s(role.engine, choice, hardware, c)
     shares = [
-        (f"resharding over {gb(ring)}", gather_s(what.size, hardware.gpus, ring, nvlink=nvlink, c=c, memory_bytes_per_s=memory)),
+        (f"resharding over {gb(ring)}", gathered),
         _fixed(c.hybrid_sync_overhead_us if hybrid else c.separate_sync_overhead_us),
-        ("tensors of the weight sync, one by one", what.tensors * each),
+        ("handing over the tensors of the weight sync", handed),
         _waking(role, choice, weights, hardware, c),
     ]
     if is_streamed(role.engine, choice.offload, choice.zero):
@@ -144,7 +147,7 @@ def gather_start_s(engine: Engine, choice: TrainChoice, hardware: Hardware, c: C
         ranks, width, nvlink = choice.shards, hardware.ring_bytes_per_s, hardware.ring_nvlink
     else:
         ranks, width, nvlink = choice.tp, hardware.block(choice.tp) or 0.0, hardware.is_block_nvlink(choice.tp)
-    return alpha_s(ranks, width, nvlink=nvlink, c=c) if ranks > 1 else 0.0
+    return alpha_s(ranks, width, nvlink=nvlink, c=c, islands=min(hardware.islands, ranks)) if ranks > 1 else 0.0
 
 
 def receive(what: Sent, hardware: Hardware, c: Constants) -> Timed:
@@ -166,8 +169,17 @@ def wake(weights: float, hardware: Hardware) -> Timed:
 
 
 def separate_sync_us(what: Sent, c: Constants) -> float:
-    """Return the time of a sync between pools beside its bytes, µs: tensors go one by one."""
-    return c.separate_sync_overhead_us + c.sync_tensor_us * what.tensors
+    """Return the time of a sync between pools beside its bytes, µs."""
+    return c.separate_sync_overhead_us + handing_us(what, c)
+
+
+def handing_us(what: Sent, c: Constants) -> float:
+    """
+    Return how long trainer and engine take to hand *what* over beside its bytes, µs.
+
+    Every tensor is packed and loaded, every bucket is a call; both constants come from syncs that were measured piece by piece.
+    """
+    return c.sync_tensor_us * what.tensors + c.sync_bucket_us * buckets(what, c)
 
 
 def _fixed(us: float) -> Share:

@@ -6,6 +6,7 @@ When to modify: tables name the two sides in other words.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import re
@@ -17,7 +18,7 @@ from placement.demand import transfer_us
 from placement.memory.sending import all_weights
 from placement.models.model import Model
 from placement.timing import stages
-from placement.timing.collectives import alpha_s
+from placement.timing.collectives import broadcast_s
 from placement.validation import naming, words
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Row, Unpredictable
@@ -52,11 +53,18 @@ def _row(record: Record, said: Mapping[str, str]) -> Row:
     model = record.text("model")
     sides = said["mapping"] or f"{record.count('trainer_gpus')} to {record.count('rollout_gpus')} GPUs"
     name = ", ".join(filter(None, (model, record.text("precision"), said["hardware"], sides, record.text("method"))))
+    who = record.text("framework") or _framework(said["source"])
     try:
         seconds, assumed = _predicted(record, said)
     except Unpredictable as why:
-        return Row(name, "s", measured, why=str(why), model=model, source=said["source"])
-    return Row(name, "s", measured, seconds, assumed=assumed, model=model, source=said["source"])
+        return Row(name, "s", measured, why=str(why), framework=who, model=model, source=said["source"])
+    return Row(name, "s", measured, seconds, assumed=assumed, framework=who, model=model, source=said["source"])
+
+
+def _framework(source: str) -> str:
+    """Return whose syncs *source* measures: the repository that it names; empty where it names none."""
+    found = re.search(r"(?:github:|github\.com/)([\w.-]+/[\w.-]+)", source)
+    return found[1].removesuffix(".git") if found else ""
 
 
 def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
@@ -65,7 +73,10 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     send, receive = record.count("trainer_gpus", most=MOST_GPUS), record.count("rollout_gpus", most=MOST_GPUS)
     if send is None or receive is None:
         send, receive = _sides(said["mapping"])
-    c = constants()
+    one_by_one = record.fields.get("checkpoint_engine") is False
+    # Shards that go straight from GPU to GPU fill no buckets either.
+    has_buckets = not one_by_one and "p2p" not in record.words("method")
+    c = constants() if has_buckets else dataclasses.replace(constants(), sync_bucket_us=0.0)
     trained = said["mapping"].partition("->")[0]
     is_megatron = re.search(r"[tpe]p\d", trained.lower()) is not None
     tp = math.gcd(words.parallel_size(trained, "tp") or 1, send)
@@ -81,13 +92,15 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     passing = transfer_us(model, between / GB, c) * 1e-6
     if "fp8" in record.words("precision"):
         assumed = (*assumed, "counted in 16 bits")
-    if record.fields.get("checkpoint_engine") is not False:
+    if not one_by_one:
         return max(sending, receiving, passing), assumed
-    # Without buckets every tensor is a broadcast of its own over all GPUs of both sides.
+    # Without buckets every tensor is put together and then broadcast over all GPUs of both sides, and the next one waits for it.
     where = hardware(card, send + receive)
-    each = alpha_s(send + receive, where.ring_bytes_per_s, nvlink=where.ring_nvlink, c=c)
+    each = all_weights(model).size / model.tensors
+    ring, nvlink = where.ring_bytes_per_s, where.ring_nvlink
+    broadcast = broadcast_s(each, where.gpus, ring, nvlink=nvlink, c=c, islands=where.islands)
     assumed = (*assumed, "tensor by tensor, where plans count buckets")
-    return max(sending, receiving, passing) + model.tensors * each, assumed
+    return sending + model.tensors * broadcast, assumed
 
 
 def _model(name: str) -> tuple[Model, tuple[str, ...]]:

@@ -14,6 +14,7 @@ from placement.timing.collectives import (
     all_reduce_alpha_s,
     all_reduce_s,
     alpha_s,
+    broadcast_s,
     gather_s,
     reduces_in_switch,
     send_s,
@@ -43,6 +44,19 @@ def test_collectives_are_a_start_a_fill_and_bytes_over_the_bus() -> None:
     # Not over NVLink the start alone differs: 40 µs.
     assert all_reduce_s(1e9, 4, 100e9, nvlink=False, c=C) == pytest.approx(0.032934427)
     assert gather_s(1e9, 4, 100e9, nvlink=False, c=C) == pytest.approx(0.017934427)
+
+
+def test_a_broadcast_goes_down_a_chain_in_chunks() -> None:
+    # Hops of 14 µs, and 5 MB over a bus of 50 GB/s, 100 µs: 14 + 100 + 2 · √1400 µs.
+    assert broadcast_s(5e6, 4, 100e9, nvlink=True, c=C) == pytest.approx(188.833e-6, rel=1e-5)
+    assert broadcast_s(5e6, 1, 100e9, nvlink=True, c=C) == 0
+
+
+@given(st.integers(2, 512), st.integers(1, 64), st.floats(1e9, 1e12))
+def test_islands_never_start_later_than_single_gpus_beyond_nvlink(gpus: int, islands: int, link: float) -> None:
+    c = constants()
+    joined = alpha_s(gpus, link, nvlink=False, c=c, islands=islands)
+    assert joined <= alpha_s(gpus, link, nvlink=False, c=c) == alpha_s(gpus, link, nvlink=False, c=c, islands=gpus)
 
 
 @given(st.floats(1, 1e12), st.integers(2, 64), st.floats(1e8, 1e12), st.floats(1, 10), st.booleans())

@@ -14,7 +14,7 @@ from placement.choices.batches import Cut
 from placement.choices.choices import FrozenChoice, TrainChoice
 from placement.choices.hardware import Hardware
 from placement.constants.table import constants
-from placement.memory.sending import all_weights
+from placement.memory.sending import all_weights, buckets
 from placement.timing import stages
 from placement.timing.collectives import gather_s
 from placement.timing.passes import (
@@ -61,6 +61,7 @@ C = dataclasses.replace(
     own_bytes_per_s=1e30,
     pageable_share=1.0,
     sync_tensor_us=0.0,
+    sync_bucket_us=0.0,
     memory_efficiency=0.8,
     hybrid_sync_overhead_us=200_000,
     separate_sync_overhead_us=600_000,
@@ -163,11 +164,22 @@ def test_every_tensor_is_gathered_from_its_shards_before_it_is_sent() -> None:
         assert loaded - plain == pytest.approx(1983 * 100e-6)
 
 
-def test_a_sync_between_pools_pays_for_every_tensor() -> None:
-    # 10 layers of 9 tensors and 3 beside, or of 6 and 3 for each of 64 experts, at 100 µs, and 600 ms.
+def test_a_sync_between_pools_pays_for_every_tensor_and_every_bucket() -> None:
+    # 10 layers of 9 tensors and 3 beside, or of 6 and 3 for each of 64 experts, at 100 µs, and 600 ms. 2 GB fill two buckets of 1 GiB.
     c = dataclasses.replace(C, sync_tensor_us=100.0)
     assert stages.separate_sync_us(all_weights(MODEL), c) == 600_000 + 93 * 100
     assert stages.separate_sync_us(all_weights(EXPERTS), c) == 600_000 + 1983 * 100
+    c = dataclasses.replace(c, sync_bucket_us=5000.0, sync_bucket_mib=1024)
+    assert stages.separate_sync_us(all_weights(MODEL), c) == 600_000 + 93 * 100 + 2 * 5000
+    assert buckets(all_weights(MODEL), dataclasses.replace(c, sync_bucket_mib=0)) == 0
+
+
+def test_a_gather_over_nodes_leaves_a_node_once_for_each() -> None:
+    # FSDP over 16 GPUs of two nodes: two hops of 5 us, fourteen of 1 us inside, and 20 us; were all hops beyond, 20 + 16 * 5.
+    apart = hardware(16, nvlink=False)
+    start = stages.gather_start_s
+    assert start(FSDP, train_choice(dp=16), dataclasses.replace(apart, islands=2), C) == pytest.approx(44e-6)
+    assert start(FSDP, train_choice(dp=16), apart, C) == pytest.approx(100e-6)
 
 
 # ── forward passes ──────────────────────────────────────────────────────────────────────────────────────────

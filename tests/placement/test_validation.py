@@ -94,7 +94,7 @@ def test_the_shipped_rows_are_all_counted_and_most_are_predicted() -> None:
     ("name", "most"),
     [
         ("rollout_memory", 5), ("training_memory", 10), ("links", 10), ("collectives", 20), ("training_throughput", 15),
-        ("rl_step_dense", 12), ("rl_step_moe", 26), ("weight_sync", 35),
+        ("rl_step_dense", 12), ("rl_step_moe", 26), ("weight_sync", 40),
     ],
 )  # fmt: skip
 def test_errors_on_the_shipped_rows_stay_what_they_are(name: str, most: float) -> None:

@@ -122,8 +122,8 @@ def by_hand() -> dict[str, float]:
     # An update has 128 sequences a rank, of which half of the tokens spread.
     waits = 1 + 0.5 * spread * fuller / math.sqrt(128)
     found["update_actor"] = 3 * forward * waits / (flops * mfu(0.40)) + exposed + state
-    # 28 layers of nine tensors, and three beside: a gather of its own and 0.1 ms of the engine's loader for each.
-    found["sync_weights"] = one_gather + 0.2 + 255 * (alpha + 1e-4)
+    # 28 layers of nine tensors, and three beside: a gather of its own and 118 us to pack and load it for each. 3.09 GB are two buckets.
+    found["sync_weights"] = one_gather + 0.2 + 255 * (alpha + 118e-6) + 2 * 7.5e-3
     # Engines are handed prompts, the others answers that are padded to the longest.
     found["handed prompts"] = 1024 * 512 * 152e-9
     found["handed over"] = 1024 * 1536 * 152e-9
