@@ -17,6 +17,7 @@ from placement.cli.table import counted, new_table, rendered, width_of
 from placement.cli.wrap import wrapped
 from placement.drawing.shapes import printable
 from placement.text.output import json_text, write_stdout
+from placement.validation.fitted import Refit
 from placement.validation.reading import Folder
 from placement.validation.report import Report, report, to_document
 from placement.validation.rows import Group, Row
@@ -56,6 +57,9 @@ def page(found: Report, width: int) -> Iterator[RenderableType]:
         yield Text("what nothing predicts", style="bold")
         yield from (wrapped(printable(f"  {one}"), width) for one in found.unpredicted)
         yield ""
+    yield Text("what was fitted, and its error on what was left out of the fit", style="bold")
+    yield from (wrapped(printable(f"  {sentence}"), width) for sentence in map(fitted, found.fitted))
+    yield ""
     yield Text("summary", style="bold")
     yield summary(found)
 
@@ -123,6 +127,19 @@ def factors(group: Group) -> Iterator[str]:
         if one.left_out_percent is not None:
             left = f"{one.left_out_percent:.1f} % for models that had no part in the factor"
         yield f"  {printable(one.framework)}: × {one.factor:.3f} over {counted(one.rows, 'row')}, {one.mape_percent:.1f} %; {left}"
+
+
+def fitted(one: Refit) -> str:
+    """Return how a fitted constant does without each model in one sentence."""
+    said = f"{one.name} ({one.group}): {counted(one.rows, 'row')} depend{'s' if one.rows == 1 else ''} on it"
+    if one.mape_percent is None:
+        return said
+    said = f"{said}, mean error {one.mape_percent:.1f} %"
+    if one.left_out_percent is None:
+        return f"{said}; there is one model, so that none can be left out"
+    parts = "system" if one.group == "collectives" else "matrix" if one.group == "links" else "model"
+    values = "" if one.lowest is None else f", with values from {one.lowest:.4g} to {one.highest:.4g}"
+    return f"{said}; {one.left_out_percent:.1f} % when the value for each {parts} comes from the others{values}"
 
 
 def _cannot(group: Group) -> Iterator[str]:

@@ -9,10 +9,12 @@ When to modify: the cost model needs one more number. A better measurement chang
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -135,7 +137,8 @@ class Source:
     unit
         Its unit in words.
     obtained
-        ``published``, ``derived`` (computed from published values, as *source* says) or ``measured``.
+        ``published``, ``derived`` (computed from published values, as *source* says), ``fitted`` (chosen for the smallest error on a
+        published table, as *source* says) or ``measured``.
     source
         Who says so.
     """
@@ -216,9 +219,26 @@ def allowed(name: str) -> Range:
     return Range(lowest, highest, or_zero, whole, text)
 
 
-@functools.cache
 def constants() -> Constants:
-    """Return the shipped constants."""
+    """Return the shipped constants; inside `instead` those that are tried."""
+    return _tried.get() or _shipped()
+
+
+@contextlib.contextmanager
+def instead(tried: Constants) -> Iterator[None]:
+    """Let `constants` return *tried* inside the block: for a look at what other values would predict (`placement.validation.fitted`)."""
+    token = _tried.set(tried)
+    try:
+        yield
+    finally:
+        _tried.reset(token)
+
+
+_tried: ContextVar[Constants | None] = ContextVar("_tried", default=None)
+
+
+@functools.cache
+def _shipped() -> Constants:
     return Constants(**{name: record["value"] for name, record in _records().items()})
 
 

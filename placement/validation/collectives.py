@@ -89,11 +89,11 @@ def _row(system: str, op: str, size: int, records: list[Record]) -> Row:
     try:
         seconds, assumed = _predicted(record, system, op, size, per_node, length)
     except Unpredictable as why:
-        return Row(name, "ms", measured, why=str(why), parts=others, source=source)
+        return Row(name, "ms", measured, why=str(why), parts=others, model=system, source=source)
     if others:
         assumed = (*assumed, *_left_out(len(within), len(rates)))
     bus = Part("bus bandwidth, GB/s", rate, factor(size) * length / seconds / GB)
-    return Row(name, "ms", measured, seconds * 1e3, assumed=assumed, parts=(bus, *others), source=source)
+    return Row(name, "ms", measured, seconds * 1e3, assumed=assumed, parts=(bus, *others), model=system, source=source)
 
 
 def _left_out(within: int, curves: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from placement.validation import (
     training_throughput,
     weight_sync,
 )
+from placement.validation.fitted import Refit, refits
 from placement.validation.reading import Folder
 from placement.validation.rows import Group, Row
 from placement.validation.scaling import after_scaling, scaled
@@ -39,10 +40,13 @@ class Report:
         Always the same eight, in one order.
     unpredicted
         Lists that nothing predicts, each with the reason.
+    fitted
+        Constants that were fitted to tables of which rows are compared, each with its error on what was left out.
     """
 
     groups: tuple[Group, ...]
     unpredicted: tuple[str, ...]
+    fitted: tuple[Refit, ...]
 
 
 def report(folder: Folder) -> Report:
@@ -56,17 +60,18 @@ def report(folder: Folder) -> Report:
     """
     _has_any(folder)
     dense, experts = rl_steps.groups(folder)
+    of_links = links.group(folder)
     groups = (
         rollout_memory.group(folder),
         training_memory.group(folder),
-        links.group(folder),
+        of_links,
         collectives.group(folder),
         training_throughput.group(folder),
         dense,
         experts,
         weight_sync.group(folder),
     )
-    return Report(groups, _unpredicted(folder))
+    return Report(groups, _unpredicted(folder), refits(folder, of_links))
 
 
 def _has_any(folder: Folder) -> None:
@@ -99,6 +104,7 @@ def to_document(found: Report) -> dict[str, Any]:
         "schema": "placement/validation/v1",
         "groups": {group.name: _group(group) for group in found.groups},
         "stages": {group.name: _stages(group) for group in found.groups if group.name in STEPS},
+        "fitted": {one.name: _fitted(one) for one in found.fitted},
         "not_predicted": list(found.unpredicted),
     }
 
@@ -125,6 +131,17 @@ def _group(group: Group) -> dict[str, Any]:
         }
     document["rows_detail"] = [_row(row) for row in group.rows]
     return document
+
+
+def _fitted(one: Refit) -> dict[str, Any]:
+    return {
+        "group": one.group,
+        "rows": one.rows,
+        "models": one.models,
+        "mape_percent": _rounded(one.mape_percent),
+        "leave_one_out_mape_percent": _rounded(one.left_out_percent),
+        "refitted": None if one.lowest is None else [_significant(one.lowest), _significant(one.highest)],
+    }
 
 
 def _stages(group: Group) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Row:
     parts
         Further values of the same row.
     framework, model
-        What a scale factor may be common to; empty where that has no meaning.
+        What a scale factor, or a fitted constant, may be common to; empty where that has no meaning. Of collectives the system.
     source
         Who measured it.
     """

@@ -35,7 +35,7 @@ def test_the_file_has_each_constant_once_and_nothing_else() -> None:
 def test_each_constant_says_its_unit_and_where_it_comes_from(name: str) -> None:
     said = sources()[name]
     assert said.unit
-    assert said.obtained in {"published", "derived", "measured"}
+    assert said.obtained in {"published", "derived", "fitted", "measured"}
     assert len(said.source) > 20
 
 
