@@ -62,8 +62,10 @@ def test_a_fit_without_one_model_is_never_better_on_all_than_with_it() -> None:
         ),
         (
             Refit("x", "collectives", 4, 2, 3.0, 5.0, 0.8, 0.9),
-            "x (collectives): 4 rows depend on it, mean error 3.0 %; 5.0 % when the value for each system comes from the others, "
-            + "with values from 0.8 to 0.9",
+            (
+                "x (collectives): 4 rows depend on it, mean error 3.0 %; 5.0 % when the value for each system comes from the others, "
+                "with values from 0.8 to 0.9"
+            ),
         ),
     ],
 )
