@@ -1,5 +1,5 @@
 """
-Matrix products of 8-bit floats: at which rate a card does them, and which FLOP of a model they are. Formulas: docs/model.md.
+Matrix products of 8-bit floats: at which rate a card does them, and which FLOP of a model they are. Formulas: docs/model-variants.md.
 
 When to modify: a card whose 8-bit rate is another multiple of its 16-bit one, or an engine that keeps other layers in 16 bits.
 """

@@ -20,7 +20,7 @@ LOAD = "load"
 The moment when a role's weights come in at the start of the job, or its engine starts.
 
 Other roles hold at most what they hold while idle, so that no `load` needs more than the busiest phase of its role: it is said, but no
-rule of its own (docs/model.md has the reasons, the tests try it).
+rule of its own (docs/model-variants.md has the reasons, the tests try it).
 """
 
 A_BYTE_IN_MIB = 1e-6

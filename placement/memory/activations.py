@@ -1,5 +1,5 @@
 """
-Activations of training and of forward passes on each GPU, bytes. Formulas and symbols: docs/model.md.
+Activations of training and of forward passes on each GPU, bytes. Formulas and symbols: docs/model.md, docs/model-variants.md.
 
 When to modify: an engine keeps, computes again or cuts its activations in another way.
 """

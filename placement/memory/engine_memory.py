@@ -1,5 +1,5 @@
 """
-Memory of one GPU for a generation engine, MiB, and how many sequences it holds. Formulas: docs/model.md.
+Memory of one GPU for a generation engine, MiB, and how many sequences it holds. Formulas: docs/model.md, docs/model-variants.md.
 
 When to modify: an engine divides its memory in another way.
 """

@@ -1,5 +1,5 @@
 """
-Memory of one GPU for training and for forward passes, MiB. Formulas and symbols: docs/model.md.
+Memory of one GPU for training and for forward passes, MiB. Formulas and symbols: docs/model.md, docs/model-variants.md.
 
 State and activations have files of their own (`placement.memory.states`, `placement.memory.activations`), as have generation engines
 (`placement.memory.engine_memory`). GPUs that roles share hold the sum of what stays plus what is active (`solvers.problem`).

@@ -1,5 +1,5 @@
 """
-Memory of a host: what each GPU of a role needs of it, and what of it plans may use. Formulas: docs/model.md.
+Memory of a host: what each GPU of a role needs of it, and what of it plans may use. Formulas: docs/model-variants.md.
 
 State that is offloaded, weights that an engine keeps while it sleeps, buckets of the weight sync and every process live there. A step
 needs all of it at once, since during generation everything else waits. Before the first step roles load one after the other.

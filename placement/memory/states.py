@@ -1,5 +1,5 @@
 """
-Weights, gradients and optimizer state of a role on each GPU, bytes. Formulas and symbols: docs/model.md.
+Weights, gradients and optimizer state of a role on each GPU, bytes. Formulas and symbols: docs/model.md, docs/model-variants.md.
 
 When to modify: an engine keeps its state in another precision, or spreads it in another way.
 """

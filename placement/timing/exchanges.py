@@ -1,6 +1,6 @@
 """
 What ranks of a group exchange beside TP's all-reduces, seconds: activations of shared sequences (Ulysses) and experts, and what passes
-along data-parallel rings. Formulas: docs/model.md.
+along data-parallel rings. Formulas: docs/model-variants.md.
 
 When to modify: another kind of parallelism passes activations between ranks.
 """

@@ -1,5 +1,5 @@
 """
-Time of generation with its tail, seconds. Formulas and symbols: docs/model.md.
+Time of generation with its tail, seconds. Formulas and symbols: docs/model.md, docs/model-variants.md.
 
 When to modify: how engines batch, or a term of a decode step.
 """

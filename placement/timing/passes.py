@@ -1,6 +1,6 @@
 """
 Time in which a step's tokens pass through a model in micro-batches, seconds. Formulas and symbols:
-docs/model.md.
+docs/model.md, docs/model-variants.md.
 
 Forward passes and training differ in what a micro-batch does (`MicroBatch`), not in how it is done.
 

@@ -1,5 +1,5 @@
 """
-Time of training, forward passes and weight syncs, seconds. Formulas and symbols: docs/model.md.
+Time of training, forward passes and weight syncs, seconds. Formulas and symbols: docs/model.md, docs/model-variants.md.
 
 Generation has a file of its own (`placement.timing.generation`).
 

@@ -1,5 +1,5 @@
 """
-Time in which data-parallel ranks that each hold all weights agree on an update, seconds. Formulas and symbols: docs/model.md.
+Time in which data-parallel ranks that each hold all weights agree on an update, seconds. Formulas and symbols: docs/model-variants.md.
 
 Fully sharded weights need none: gradients are scattered, and weights gathered, in every micro-batch (`placement.timing.passes`).
 

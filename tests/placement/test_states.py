@@ -11,7 +11,7 @@ from worked_models import BATCH_FOR_MEMORY as BATCH
 from worked_models import FOR_MEMORY as MODEL
 
 from placement.choices.choices import FrozenChoice, TrainChoice
-from placement.constants.table import constants
+from placement.constants.table import Constants, constants
 from placement.memory import gpu_memory
 from placement.memory.states import State, frozen_weights, state
 from placement.models.model import Model, catalogue, find_model
@@ -166,8 +166,8 @@ STAGES = st.sampled_from([1, 2, 3])
 ENGINES = st.sampled_from([FSDP, MEGATRON])
 
 
-def _all(role: Role, model: Model, how: TrainChoice, batch: Batch) -> list[float]:
-    held = gpu_memory.train(role, model, how, batch, NO_BUFFERS, hybrid=True)
+def _all(role: Role, model: Model, how: TrainChoice, batch: Batch, c: Constants = NO_BUFFERS) -> list[float]:
+    held = gpu_memory.train(role, model, how, batch, c, hybrid=True)
     return [held.resident_mib, *held.active_mib.values()]
 
 
@@ -191,6 +191,18 @@ def test_memory_falls_with_more_shards_under_every_stage(
         # All sixteen (or eight) bytes are the same ones, spread over more.
         assert sums[0] >= sums[1] * (1 - 1e-12)
         assert sums[1] >= sums[2] * (1 - 1e-12)
+
+
+@given(models(), BATCHES, MENUS, st.sampled_from(Master), st.sampled_from(Offload), STAGES, st.sampled_from([2, 4, 8]))
+def test_with_buffers_more_ranks_hold_at_most_those_of_new_communicators_more(
+    model: Model, batch: Batch, menu: TrainMenu, master: Master, offload: Offload, zero: int, dp: int
+) -> None:
+    role, c = actor().replace(model=model, train=menu), constants()
+    here = choice(dp=dp, master=master, offload=offload, zero=zero)
+    before, larger = _all(role, model, here, batch, c), c.nccl_mib_4 - gpu_memory.nccl_mib(dp, c)
+    for more, buffers in (({"dp": 2 * dp}, larger), ({"sp": 2}, larger + c.nccl_mib_2)):
+        after = _all(role, model, dataclasses.replace(here, **more), batch, c)
+        assert _no_more(after, [mib + buffers for mib in before])
 
 
 @given(models(), BATCHES, MENUS, st.sampled_from(Master), STAGES, ENGINES, st.sampled_from([1, 2, 8]))

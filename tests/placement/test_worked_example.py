@@ -1,8 +1,10 @@
-"""The plan of docs/model.md, recomputed by hand: the page, this calculation and the code agree."""
+"""The plan of docs/model.md, and the README's actor, recomputed by hand: the page, these calculations and the code agree."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import re
 from pathlib import Path
 from statistics import NormalDist
 
@@ -169,3 +171,88 @@ def test_the_page_shows_the_numbers_of_the_worked_example() -> None:
     step += 5 * 0.05 + 3 * hand["handed over"] + hand["handed prompts"]
     shown += [f"{peak / 1024:.1f} GiB", f"{step:.2f} s"]
     assert [number for number in shown if number not in page] == []
+
+
+# ── the same page, another plan: the actor of the README's ──────────────────────────────────────────────────
+
+SEVEN = find_model("Qwen/Qwen2.5-7B")
+PPO_ACTOR = Role(RoleName.ACTOR, SEVEN, train=TrainMenu(), rollout=RolloutMenu())
+PPO = Workload(
+    Algorithm.PPO,
+    Batch(1024, 1, 512, 600, 1024, 8, 8192),
+    (PPO_ACTOR, Role(RoleName.CRITIC, SEVEN, train=TrainMenu()), Role(RoleName.REF, SEVEN), Role(RoleName.REWARD, MODEL)),
+)
+FOUR_A100 = dataclasses.replace(TWO_A100, gpus=4)
+
+
+def by_the_page() -> dict[str, float]:
+    """Recompute the actor on four A100 with the formulas of docs/model.md, symbol by symbol; MiB and seconds."""
+    p, p_e, layers, h, f, v = 7_615_616_512, 1_089_994_752, 28, 3584, 18_944, 152_064
+    gpus, engines, attention, kv = 4, 4, 28 * 28 * 128, 57_344
+    flops, memory, bus, mib = 312e12, 2039e9, 0.88 * 275e9, 2**20
+    prompt, mean, longest, updates = 512, 600, 1024, 8
+    k = longest / mean - 1
+    spread = math.sqrt(k / (k + 2))
+    s, m, sequences = prompt + mean, prompt + longest, 1024 // gpus
+    n = sequences // updates
+    in_update, in_forward = math.ceil(n * s / 8192), math.ceil(sequences * s / 8192)
+
+    overhead, gathered, layer = 1536 - 374 + 374, 4 * (p - p_e) / layers + 2 * v * h, 92 * 8192 * h
+    idle = overhead + 12 * p / gpus / mib
+    kv_mib = 0.4 * 81_152 - 2 * p / mib - max(2 * 8192 * (3 * f + 3 * h), 38 * 256 * v) / mib - 134
+    assert kv_mib * mib / (kv * s) > 256  # every slot has room; an engine's sequences fill them once
+    assert sequences == 256
+
+    def gather(size: float) -> float:
+        alpha, fill = (5.6 + 1.96 * gpus) * 1e-6, 2 * math.sqrt(5.6e-6 * size / bus)
+        return alpha + fill + (gpus - 1) / gpus * size / bus + size / gpus / 1e12
+
+    def compute(times: int, published: float) -> float:
+        mfu = 1 / (1 / 0.78 + (1 / published - 1 / 0.78) * flops / (memory * 295))
+        return times * (p + 1.5 * attention * s) * sequences * s / (flops * mfu)
+
+    fullest = NormalDist().inv_cdf((4 - 0.375) / 4.25) * spread
+    waits, phi = 1 + mean / s * fullest / math.sqrt(n), 1 + fullest / math.sqrt(sequences)
+    first = gather(2 * p) / layers
+    tokens = sequences * phi * mean
+    return {
+        "idle": idle,
+        "old_log_probs MiB": idle + (gathered + layer) / mib,
+        "update MiB": overhead + (16 * p / gpus + 2 * gathered + 2 * 8192 * h * layers + layer) / mib,
+        "sync MiB": idle + 4 * v * h / mib,
+        "old_log_probs": compute(2, 0.45) + in_forward * first + 152e-9 * 1024 * m,
+        "update": compute(6, 0.40) * waits + updates * in_update * first + 28 * updates * p / gpus / (memory * 0.9) + 152e-9 * 1024 * m,
+        "sync": gather(2 * p) + 0.2 + (9 * layers + 3) * (118e-6 + (5.6 + 1.96 * gpus) * 1e-6) + 8 * 7.5e-3,
+        "generate": longest * (2 * p / (memory * 0.9) + 2.5e-3 + 8e-6 * layers)
+        + tokens * (prompt + longest / (k + 2)) * kv / (memory * 0.75)
+        + tokens * (52 * v / (memory * 0.9) + 2 * p / (flops * 0.78))
+        + 512 * 1024 / engines * 2 * (p + 1.5 * attention * 512) / (flops * 0.78)
+        + 152e-9 * 1024 * prompt,
+    }
+
+
+def test_the_page_recomputes_the_actor_of_the_readme() -> None:
+    hand, flow = by_the_page(), dataflow(PPO)
+    train = demand(PPO_ACTOR, Part.TRAIN, dataclasses.replace(TRAIN, dp=4), PPO, FOUR_A100, C, flow)
+    engine = demand(PPO_ACTOR, Part.ROLLOUT, dataclasses.replace(ENGINES, replicas=4), PPO, FOUR_A100, C, flow)
+    assert isinstance(train, Demand)
+    assert isinstance(engine, Demand)
+    assert train.resident_mib == math.ceil(hand["idle"])
+    assert [math.ceil(hand[f"{name} MiB"]) for name in ("old_log_probs", "update", "sync")] == [
+        train.active_mib[work] for work in (Work.OLD_LOG_PROBS, Work.UPDATE_ACTOR, Work.SYNC_WEIGHTS)
+    ]
+    for work, name in ((Work.OLD_LOG_PROBS, "old_log_probs"), (Work.UPDATE_ACTOR, "update"), (Work.SYNC_WEIGHTS, "sync")):
+        assert train.times_us[work] == pytest.approx(hand[name] * 1e6 + C.stage_overhead_us, abs=3)
+    assert engine.times_us[Work.GENERATE] == pytest.approx(hand["generate"] * 1e6 + C.stage_overhead_us, abs=3)
+
+
+@pytest.mark.parametrize("name", ["model.md", "model-variants.md"])
+def test_links_of_the_pages_lead_somewhere(name: str) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    for target in re.findall(r"\]\(([^)\s]+)\)", (docs / name).read_text(encoding="utf-8")):
+        page, _, anchor = target.partition("#")
+        path = docs / (page or name)
+        assert path.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, target
