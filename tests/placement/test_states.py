@@ -200,9 +200,9 @@ def test_with_buffers_more_ranks_hold_at_most_those_of_new_communicators_more(
     role, c = actor().replace(model=model, train=menu), constants()
     here = choice(dp=dp, master=master, offload=offload, zero=zero)
     before, larger = _all(role, model, here, batch, c), c.nccl_mib_4 - gpu_memory.nccl_mib(dp, c)
-    for more, buffers in (({"dp": 2 * dp}, larger), ({"sp": 2}, larger + c.nccl_mib_2)):
-        after = _all(role, model, dataclasses.replace(here, **more), batch, c)
-        assert _no_more(after, [mib + buffers for mib in before])
+    wider, shared = dataclasses.replace(here, dp=2 * dp), dataclasses.replace(here, sp=2)
+    for how, buffers in ((wider, larger), (shared, larger + c.nccl_mib_2)):
+        assert _no_more(_all(role, model, how, batch, c), [mib + buffers for mib in before])
 
 
 @given(models(), BATCHES, MENUS, st.sampled_from(Master), STAGES, ENGINES, st.sampled_from([1, 2, 8]))
