@@ -31,9 +31,10 @@ HEAD = """\
 What `placement validate` prints: every published measurement that is shipped in
 [`placement/data/validation`](../placement/data/validation), each with its source, beside what planning predicts for it. Predictions go
 through the functions that planning uses; `placement validate FOLDER` does the same for a folder of your own that is laid out alike, and
-`--json` has every row with its parts and with what was taken for granted, under `stages` the errors of the pieces of steps, and under `fitted` those of fitted constants. Made by
-`python docs/make_validation.py`; a test makes it again. A row that cannot be predicted, as the catalogue has not its card or its model, no
-class is known for its link code, or no plan has its layout, is listed with the reason and counted.
+`--json` has every row with its parts and with what was taken for granted, under `stages` the errors of the pieces of steps, and under
+`fitted` those of [fitted constants](#what-was-fitted). Made by `python docs/make_validation.py`; a test makes it again. A row that cannot
+be predicted, as the catalogue has not its card or its model, no class is known for its link code, or no plan has its layout, is listed
+with the reason and counted.
 
 ![Predicted over measured, group by group](img/validation.svg)
 
