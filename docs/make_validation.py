@@ -120,7 +120,8 @@ A gather or broadcast over nodes leaves a node once for each, as NCCL counts its
 then broadcast down a chain of all GPUs, one after the other; shards that go straight from GPU to GPU (p2p) fill no buckets. NeMo-RL's small
 rows are under: what it takes to convert Megatron's tensors, and to quantize them, is not published. Verl's table has another row for the
 first model, 0.02 s with its engine for 15 GB between four and four GPUs: 760 GB/s, more than the NVLinks of an H20 carry, so that it is not
-the time of a whole sync. A model that the catalogue does not know is taken as dense, of the size in its name or, for Nemotron 3, in its
+the time of a whole sync. Its source says that Megatron trained there, which gathers over fewer GPUs; the rows do not say it, and FSDP is
+taken. A model that the catalogue does not know is taken as dense, of the size in its name or, for Nemotron 3, in its
 announcement.""",
 }
 
@@ -161,7 +162,7 @@ Files may be missing, fields may be null, and further fields are left alone. Wha
 | `memory.json`, `inference` | `model`, `tp`, `pp`, `weights`, `kv`, `kv_tokens`, `kv_blocks_of_16`, `activation`, `non_torch`, `hardware` (or in `source`), `precision`, `gpu_memory_utilization`, `max_num_seqs`, `max_model_len`, `kv_cache_dtype` | `gpu_memory_utilization .9`, `max-model-len 16000`, `max-num-seqs 64`, `PP 2`, `fp8 KV cache` |
 | `memory.json`, `training` | `model`, `n_gpus`, `tokens_per_gpu`, `measured_peak`, `tok_per_s_per_gpu`, `lora_rank` | `TP4 PP2 EP8 SP2`, `ZeRO-2`, `FULL_SHARD`, `Megatron`, `no distributed optimizer`, `LoRA r=16`, `QLoRA`, `full` or `selective recompute`, `no AC`, `fused` or `unfused CE`, `compile`, `offload`, `pure bf16`, `seq 8192, batch 2` |
 | `rl_steps.json`, lists of steps | `step_s` or `step_time_s`; `framework`, `model`, `hardware` or `system`, `n_gpus`, `algorithm`, `mode` or `policy`, `precision`, `engine`, `max_response`, `mean_response`, `max_seq`, `avg_seq`, `train_batch_prompts`, `n_samples`, `mini_batch`, `gen_gbs`, `train_gbs_table`, `gen_tp_pp`, `train_layout`, `critic`, `reward_model`, `lora_rank`, `gpu_memory_utilization`, `kv_cache_dtype`; pieces: `gen_s`, `generate_sequences_s`, `wait_prev_gen_s`, `old_logprob_s`, `ref_s`, `values_s`, `reward_s`, `update_actor_s`, `update_critic_s`, `sync_s` | `fully async 32:32`, `staleness 0`, `one-step-off 4:12`, `Megatron TP4 PP2`, `ZeRO-2`, `LoRA r32`, `gradient checkpointing`, `fp8 rollout` |
-| `rl_steps.json`, `weight_sync` | `sync_s`, or `sync_s_min` and `sync_s_max`; `model`, `hardware`, `trainer_gpus`, `rollout_gpus`, `mapping` (`TP8xPP8->TP16xDP16`), `checkpoint_engine`, `precision`, `method`; `same` repeats the row before | |
+| `rl_steps.json`, `weight_sync` | `sync_s`, or `sync_s_min` and `sync_s_max`; `model`, `hardware`, `trainer_gpus`, `rollout_gpus`, `mapping` (`TP8xPP8->TP16xDP16`), `checkpoint_engine`, `precision`, `method`, `engine`; `same` repeats the row before | `Megatron`, `p2p` |
 | `collectives.json` | `system`, `op`, `n`, `max_bytes`, `busbw_at_max_GBs`, `devices_per_node`, `network_gbit_per_s` | `pairwise`, `bridge`, `400 Gbps` |
 | `train_throughput.csv` | `model`, `n_params`, `seq_len`, `n_gpus`, `gpu`, `microbatch`, `grad_accum`, `global_batch`, `tok_per_s_per_gpu` or `tok_per_s`, `precision`, `mp_mode`, `sharding`, `act_ckpt`, `section` | `fp8`, `1600 Gbps` |
 | `p2p/*.json` | `id`, `gpus`, `links`, `unidirectional_p2p_enabled` (or `…_read`, `…_disabled`, `bidirectional_…`), `hardware`, `source`, `notes` | `no P2P`, `patched`, `POWER9`, `PCIe Gen4` |

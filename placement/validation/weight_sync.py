@@ -78,7 +78,8 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     has_buckets = not one_by_one and "p2p" not in record.words("method")
     c = constants() if has_buckets else dataclasses.replace(constants(), sync_bucket_us=0.0)
     trained = said["mapping"].partition("->")[0]
-    is_megatron = re.search(r"[tpe]p\d", trained.lower()) is not None
+    said_engine = record.words("engine", "train_engine", "notes", "method")
+    is_megatron = re.search(r"[tpe]p\d", trained.lower()) is not None or words.is_megatron(said_engine)
     tp = math.gcd(words.parallel_size(trained, "tp") or 1, send)
     role = Role(RoleName.ACTOR, model, Engine.MEGATRON if is_megatron else Engine.FSDP, train=TrainMenu())
     choice = TrainChoice(tp, 1, send // tp, Precision.BF16, Master.FP32, Offload.NONE, 1)
