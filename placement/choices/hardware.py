@@ -41,6 +41,8 @@ class Hardware:
         on one host.
     host_bytes_per_s
         What each GPU gets to host memory when all of the group copy at once, B/s; inf where that does not matter.
+    hosts
+        How many hosts the group is spread over, evenly: their CPUs share work that is left to them.
     """
 
     gpus: int
@@ -54,6 +56,7 @@ class Hardware:
     block_nvlink: tuple[tuple[int, bool], ...] = field(default=())
     host_bytes_per_s: float = math.inf
     islands: int = 0
+    hosts: int = 1
 
     def block(self, tp: int) -> float | None:
         """Return the bandwidth of the TP blocks of size *tp*, B/s; None when the group cannot be cut so; inf for 1."""

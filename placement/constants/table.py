@@ -87,6 +87,8 @@ class Constants:
     stage_overhead_us: int
     hand_over_ns_per_token: float
     pageable_share: float
+    host_adam_parameters_per_s: float
+    host_fused_adam_parameters_per_s: float
     best_matmul_share: float
     unseen_memory_mib: int
     network_port_efficiency: float

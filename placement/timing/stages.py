@@ -27,6 +27,7 @@ from placement.memory.states import (
 from placement.models.model import Model
 from placement.timing.collectives import US, alpha_s, gather_s
 from placement.timing.exchanges import gb
+from placement.timing.host_optimizer import host_optimizer
 from placement.timing.lengths import fullest_rank
 from placement.timing.passes import (
     OFFLOAD,
@@ -101,11 +102,11 @@ def update(
     if role.engine is not Engine.FSDP or not in_fp32:
         sync = batch.minibatches * gradient_sync(role, model, choice, hardware, c)
         shares.append((f"gradient sync over {gb(hardware.ring_bytes_per_s)}", sync))
-    # Gradients are read; moments, master and weights are read and written, where the optimizer state lies.
-    moved = batch.minibatches * (held.gradients + 2 * (held.optimizer + held.trained))
     if choice.offload is Offload.ALWAYS:
-        shares.append((OFFLOAD, moved / hardware.host_bytes_per_s))
+        shares.extend((what, batch.minibatches * s) for what, s in host_optimizer(role, choice, held.optimizer, hardware, c))
         return timed([*shares, _waking(role, choice, held.weights, hardware, c)])
+    # Gradients are read; moments, master and weights are read and written.
+    moved = batch.minibatches * (held.gradients + 2 * (held.optimizer + held.trained))
     shares.append((OPTIMIZER, moved / (hardware.memory_bytes_per_s * c.memory_efficiency)))
     return timed([*shares, _waking(role, choice, held.weights + held.optimizer, hardware, c)])
 

@@ -81,6 +81,7 @@ def hardware(card: Card, gpus: int, *, node_bytes_per_s: float | None = None) ->
         block_nvlink=tuple((tp, over_nvlink and tp <= joined) for tp in sizes),
         host_bytes_per_s=pcie_port(card).gb_per_s * GB,
         islands=-(-gpus // joined) if over_nvlink and gpus > joined else 0,
+        hosts=-(-gpus // GPUS_PER_NODE),
     )
 
 
