@@ -21,8 +21,11 @@ from typing import Any, NamedTuple
 
 from topologies.link_rates import SHIPPED, Rates, known
 
-FARTHEST = 1000
-"""How many times larger or smaller than the shipped value an override may be: beyond, its unit is another."""
+FARTHEST = 200
+"""
+How many times larger or smaller than the shipped value an override may be: beyond, its unit is another. Units are a thousand apart, and
+the number that was meant is not the shipped one, but within a factor of five of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +146,15 @@ class Source:
         published table, as *source* says) or ``measured``.
     source
         Who says so.
+    least, most
+        What it cannot be below or above, whoever measures it (a byte that is asked for takes a byte); None for no such thing.
     """
 
     unit: str
     obtained: str
     source: str
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +215,16 @@ def allowed(name: str) -> Range:
     """
     Return what constant *name* may be.
 
-    Shares end at 1. Amounts of memory and time, which are only ever added, may be 0. Everything else stays within
-    `FARTHEST` of the shipped value, so that no mistyped unit (and nothing that the solvers cannot add up) passes.
+    Shares end at 1, and what has a bound in nature there (`Source.least`). Amounts of memory and time, which are only ever added, may be
+    0. Everything else stays within `FARTHEST` of the shipped value, so that no mistyped unit (and nothing that the solvers cannot add up)
+    passes.
     """
     said, shipped = sources()[name], getattr(constants(), name)
     whole = Constants.__dataclass_fields__[name].type == "int"
     or_zero = said.unit.split()[0] in ("MiB", "us")
-    highest = 1 if said.unit.startswith("share") else shipped * FARTHEST
-    lowest = -(-shipped // FARTHEST) if whole else shipped / FARTHEST
+    most, least = 1 if said.unit.startswith("share") else said.most, said.least
+    highest = shipped * FARTHEST if most is None else most
+    lowest = least if least is not None else -(-shipped // FARTHEST) if whole else shipped / FARTHEST
     kind = "a whole number" if whole else "a number"
     text = f"{'0, or ' if or_zero else ''}{kind} from {lowest:g} to {highest:g} ({said.unit}; shipped: {shipped:g})"
     return Range(lowest, highest, or_zero, whole, text)
@@ -247,7 +256,7 @@ def _shipped() -> Constants:
 def sources() -> dict[str, Source]:
     """Return unit and source of every constant, in the order of the data file."""
     return {
-        name: Source(record["unit"], record["obtained"], record["source"])
+        name: Source(record["unit"], record["obtained"], record["source"], record.get("least"), record.get("most"))
         for name, record in _records().items()
     }
 

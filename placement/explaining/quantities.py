@@ -64,6 +64,8 @@ class Quantity:
         Returns a question with the quantity times a factor.
     is_whole
         Whether it is a whole number.
+    least
+        Factor at which it reaches what it cannot be below; None for no such thing.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Quantity:
     most: float | None
     move: Callable[[Instance, float], Instance]
     is_whole: bool = False
+    least: float | None = None
 
     def at(self, factor: float) -> str:
         """Return the value times *factor* for people: as few digits as say it, at least three, and the unit."""
@@ -124,10 +127,12 @@ def _constants(constants: Constants) -> Iterator[Quantity]:
             continue        # what they say of this machine's links is moved as a fact of it
         value = getattr(constants, name)
         is_rate = source.unit == "B/s"
-        most = 1 / value if source.unit.startswith("share") else None
+        top = 1.0 if source.unit.startswith("share") else source.most
+        most, least = (None if bound is None else bound / value for bound in (top, source.least))
         shown, unit = (value / 1e9, "GB/s") if is_rate else (float(value), "")
         is_whole = kinds[name] == "int"
-        yield Quantity(name, True, (shown,), unit, most, _with_constant(name, is_whole=is_whole), is_whole and not is_rate)
+        moves = _with_constant(name, is_whole=is_whole)
+        yield Quantity(name, True, (shown,), unit, most, moves, is_whole and not is_rate, least)
 
 
 def _with_constant(name: str, *, is_whole: bool) -> Callable[[Instance, float], Instance]:

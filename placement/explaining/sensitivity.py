@@ -328,6 +328,6 @@ class _Search:
 
 
 def _ends(quantity: Quantity, moved: float) -> tuple[float, ...]:
-    """Return how far *quantity* is moved, down and up; a share of a peak ends at the peak."""
-    up = min(1 + moved, quantity.most or 1 + moved)
-    return (1 - moved, up) if up > 1 else (1 - moved,)
+    """Return how far *quantity* is moved, down and up; a share of a peak ends at the peak, a bound in nature is never passed."""
+    down, up = max(1 - moved, quantity.least or 0.0), min(1 + moved, quantity.most or 1 + moved)
+    return (*((down,) if down < 1 else ()), *((up,) if up > 1 else ()))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.constants.table import TIME_FACTOR, Constants, constants, is_of_links, sources
+from placement.constants.table import TIME_FACTOR, Constants, allowed, constants, is_of_links, sources
 from placement.workloads.dataflow import Work
 from topologies.cards import TORCH_OVERHEAD_MIB
 
@@ -54,6 +54,35 @@ def test_constants_are_positive_and_shares_are_at_most_one(name: str) -> None:
         assert value <= 1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_value_of_another_unit_is_taken(name: str) -> None:
+    """A number a thousand times the shipped one, or a thousandth, is a mistake of the unit; so is one five times off that."""
+    may, value = allowed(name), getattr(constants(), name)
+    assert may.has(value)
+    for times in (1000, 200.1, 1 / 200.1, 1 / 1000, -1):
+        assert not may.has(value * times)
+    assert may.has(0) == may.or_zero
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [
+        pytest.param("fp8_rate", 1, 4, id="8 bits are never slower than 16"),
+        pytest.param("host_pinned_rounding", 1, 2, id="a byte takes a byte; sizes are rounded up to a power of two"),
+        pytest.param("nf4_bytes_per_weight", 0.5, 1, id="four bits, and scales"),
+        pytest.param("int4_bytes_per_weight", 0.5, 1, id="the same"),
+        pytest.param("logit_bytes_per_token_and_vocab", 2, 64, id="logits have 16 bits at the least"),
+        pytest.param("matmul_efficiency", 0.78 / 200, 1, id="a share"),
+    ],
+)
+def test_bounds_in_nature_are_kept(name: str, least: float, most: float) -> None:
+    may = allowed(name)
+    assert (may.lowest, may.highest) == (least, most)
+    assert may.has(least)
+    assert not may.has(least * 0.999)
+    assert not may.has(most * 1.001)
+
+
 @pytest.mark.parametrize("field", dataclasses.fields(Constants), ids=lambda field: field.name)
 def test_values_have_the_type_that_is_declared(field: dataclasses.Field[object]) -> None:
     value = getattr(constants(), field.name)
@@ -78,7 +107,7 @@ def test_every_piece_of_work_that_takes_time_has_a_factor() -> None:
 
 MODEL = (
     *(f"memory.{name}" for name in ("activations", "engine_memory", "gpu_memory", "host_memory", "sending", "states")),
-    *(f"timing.{name}" for name in ("collectives", "exchanges", "generation", "lengths", "passes", "stages", "syncing")),
+    *(f"timing.{name}" for name in ("collectives", "exchanges", "generation", "host_optimizer", "lengths", "passes", "stages", "syncing")),
     "checking.costs", "choices.batches", "choices.eight_bits", "choices.footprints", "demand", "machines.measured",
     "validation.relatives", "validation.setting",
 )  # fmt: skip
