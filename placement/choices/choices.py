@@ -1,8 +1,8 @@
 """
 The choices that a role's menus leave, on a group of a given kind.
 
-A role has *parts* that are chosen independently of each other: an actor with the hybrid engine trains (one
-part) and generates (another), on the same GPUs.
+A role has *parts* (`placement.choices.parts`) that are chosen independently of each other: an actor with the hybrid engine trains
+(one part) and generates (another), on the same GPUs.
 
 When to modify: a menu is added to `placement.workloads.workload`, or an engine learns a new layout.
 """
@@ -12,13 +12,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
-from placement.choices.capabilities import OF_AMD, Feature, multiplies_fp8
+from placement.choices.capabilities import Feature, multiplies_fp8
 from placement.choices.capabilities import least_capability as least_capability
 from placement.choices.capabilities import runs as runs
+from placement.choices.card_lacks import card_lacks
 from placement.choices.hardware import Hardware
+from placement.choices.parts import Part as Part
+from placement.choices.parts import engine_of, rollout_menu, train_menu
+from placement.choices.parts import parts as parts
 from placement.workloads.workload import (
     Engine,
     KvCache,
@@ -27,18 +30,9 @@ from placement.workloads.workload import (
     Precision,
     Quantization,
     Role,
-    RoleName,
     RolloutMenu,
     TrainMenu,
 )
-
-
-class Part(StrEnum):
-    """An independently chosen part of a role."""
-
-    TRAIN = "train"
-    ROLLOUT = "rollout"
-    FROZEN = "frozen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,20 +91,6 @@ class FrozenChoice:
 Choice = TrainChoice | RolloutChoice | FrozenChoice
 
 
-def parts(role: Role) -> tuple[Part, ...]:
-    """Return the parts of *role*, in the order of their slots."""
-    match role.name:
-        case RoleName.ACTOR:
-            return (Part.TRAIN, Part.ROLLOUT) if role.rollout is not None else (Part.TRAIN,)
-        case RoleName.CRITIC:
-            return (Part.TRAIN,)
-        case RoleName.ROLLOUT:
-            return (Part.ROLLOUT,)
-        case RoleName.REF | RoleName.REWARD:
-            return (Part.FROZEN,)
-    assert_never(role.name)
-
-
 def precision(role: Role, hardware: Hardware, *, supported: bool = True) -> Precision | None:
     """Return the first of the role's 16-bit types that the card runs; any, with rule ``supported`` off."""
     listed = (p for p in role.precision if not supported or _runs(hardware, p))
@@ -129,13 +109,13 @@ def choices(
     to say.
     """
     kind = precision(role, hardware, supported=supported)
-    if kind is None or (supported and not (_runs(hardware, _engine(role, part)) and _trains_in_its_bits(role, part, hardware))):
+    if kind is None or (supported and not (_runs(hardware, engine_of(role, part)) and _trains_in_its_bits(role, part, hardware))):
         return
     match part:
         case Part.TRAIN:
-            yield from _train_choices(role, _train_menu(role), hardware, kind, supported=supported)
+            yield from _train_choices(role, train_menu(role), hardware, kind, supported=supported)
         case Part.ROLLOUT:
-            yield from _rollout_choices(role, _rollout_menu(role), hardware, kind, supported=supported)
+            yield from _rollout_choices(role, rollout_menu(role), hardware, kind, supported=supported)
         case Part.FROZEN:
             for (layout, place), (a, offload) in itertools.product(
                 _layouts(role, hardware), enumerate(role.offload)
@@ -144,37 +124,25 @@ def choices(
                 yield FrozenChoice(tp, pp, dp, kind, offload, sp, ep), place + a
 
 
-def unsupported(role: Role, part: Part, hardware: Hardware) -> str | None:
+def unsupported(role: Role, part: Part, hardware: Hardware, *, card: str = "the card") -> str | None:
     """
     Return why *part* of *role* has no choice on *hardware*, as a sentence; None when it has one.
 
     Reasons that switching rule ``supported`` off would not remove come first.
+
+    Parameters
+    ----------
+    card
+        What the weakest card of the group is called.
     """
     group = "1 GPU" if hardware.gpus == 1 else f"{hardware.gpus} GPUs"
-    tps = _rollout_menu(role).tp if part is Part.ROLLOUT else role.layout.blocks
+    tps = rollout_menu(role).tp if part is Part.ROLLOUT else role.layout.blocks
     if not any(_can_cut(role, hardware, tp) for tp in tps):
         sizes = " or ".join(map(str, tps))
         return f"{group} cannot be cut into TP blocks of {sizes} for {role.name} ({part})"
     if part is not Part.ROLLOUT and not any(_layouts(role, hardware)):
         return f"no layout in the menu of {role.name} fills {group}"
-    engine = _engine(role, part)
-    have = ".".join(map(str, hardware.compute_capability))
-    if not _runs(hardware, engine):
-        need = ".".join(map(str, least_capability(engine)))
-        return (
-            f"{role.name} runs on {engine}, which needs compute capability {need}; the card has {have} "
-            "(rule supported)"
-        )
-    if precision(role, hardware) is None:
-        types = " or ".join(role.precision)
-        return f"{role.name} asks for {types}, which compute capability {have} does not run (rule supported)"
-    if part is Part.TRAIN and not any(_updates(hardware, master) for master in _train_menu(role).master):
-        return f"{role.name} asks for a bf16 master, which compute capability {have} does not run (rule supported)"
-    if not _trains_in_its_bits(role, part, hardware):
-        return f"{role.name} asks for training in fp8, which {_no_fp8(hardware)} does not run, as far as is known (rule supported)"
-    if part is Part.ROLLOUT and not any(_eight_bits(_rollout_menu(role), hardware, supported=True)):
-        return f"{role.name} asks for fp8, which {_no_fp8(hardware)} does not run, as far as is known (rule supported)"
-    return None
+    return next(card_lacks(role, part, hardware.compute_capability, card), None)
 
 
 def _train_choices(
@@ -259,30 +227,9 @@ def _runs(hardware: Hardware, what: Feature) -> bool:
 
 def _trains_in_its_bits(role: Role, part: Part, hardware: Hardware) -> bool:
     """Whether the card has the matrix products that training asks for."""
-    return part is not Part.TRAIN or not _train_menu(role).fp8 or multiplies_fp8(hardware.compute_capability)
-
-
-def _no_fp8(hardware: Hardware) -> str:
-    """Return what cards without 8-bit floats are called."""
-    if hardware.compute_capability == OF_AMD:
-        return "a card of AMD"
-    return f"compute capability {'.'.join(map(str, hardware.compute_capability))}"
+    return part is not Part.TRAIN or not train_menu(role).fp8 or multiplies_fp8(hardware.compute_capability)
 
 
 def _updates(hardware: Hardware, master: Master) -> bool:
     """Whether the optimizer can run on weights of this precision; any card adds in 32 bits."""
     return master is Master.FP32 or _runs(hardware, Precision.BF16)
-
-
-def _engine(role: Role, part: Part) -> Engine:
-    return _rollout_menu(role).engine if part is Part.ROLLOUT else role.engine
-
-
-def _train_menu(role: Role) -> TrainMenu:
-    assert role.train is not None
-    return role.train
-
-
-def _rollout_menu(role: Role) -> RolloutMenu:
-    assert role.rollout is not None
-    return role.rollout

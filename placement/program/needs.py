@@ -165,7 +165,7 @@ def _obstacle(question: Instance, tables: Menu, role: Role, part: Part, hardware
     """Return why *part* of *role* cannot run on *hardware*."""
     listed = [choice for choice, _ in choices(role, part, hardware, supported=question.rules.supported)]
     if not listed:
-        return _shape(role, part, hardware)
+        return _shape(question, role, part, hardware)
     least: tuple[int, str] | None = None
     refusals: list[tuple[float, str]] = []
     for choice in listed:
@@ -194,10 +194,10 @@ def _obstacle(question: Instance, tables: Menu, role: Role, part: Part, hardware
     )
 
 
-def _shape(role: Role, part: Part, hardware: Hardware) -> _Obstacle:
+def _shape(question: Instance, role: Role, part: Part, hardware: Hardware) -> _Obstacle:
     """Return why *part* of *role* has no layout on *hardware*."""
     size = hardware.gpus
-    says = unsupported(role, part, hardware) or f"{role.name} has no layout on {gpus(size)}"
+    says = unsupported(role, part, hardware, card=_weakest(question, hardware)) or f"{role.name} has no layout on {gpus(size)}"
     if any(choices(role, part, hardware, supported=False)):
         return _Obstacle(_Kind.CARD, -size, says)
     tps = role.rollout.tp if part is Part.ROLLOUT and role.rollout is not None else role.layout.blocks
@@ -209,6 +209,13 @@ def _shape(role: Role, part: Part, hardware: Hardware) -> _Obstacle:
             f"{gpus(size)} cannot be cut into TP blocks of {_or(cuts)} that obey rule contiguity, for {role.name} ({part})",
         )
     return _Obstacle(_Kind.SHAPE, -size, says)
+
+
+def _weakest(question: Instance, hardware: Hardware) -> str:
+    """Return which usable GPU has the weakest card of a group that offers *hardware*, and its card."""
+    machine = question.machine
+    found = next((g for g in machine.usable if machine.cards[g].compute_capability == hardware.compute_capability), None)
+    return "the card" if found is None else f"GPU {found} ({machine.cards[found].slug})"
 
 
 def _promise(choice: Choice) -> float:

@@ -6,13 +6,14 @@ When to modify: cards are tried in another order, or a card cannot run a job for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
-from placement.choices.choices import Part, least_capability, parts, runs
+from placement.choices.card_lacks import card_lacks
+from placement.choices.parts import parts
 from placement.program.instance import Instance
 from placement.smallest.trial import Smallest, Trial, Tried
-from placement.workloads.workload import Engine, Precision, Role, Workload
+from placement.workloads.workload import Workload
 from solvers.result import Options, Solve
 from topologies.cards import Card, cards
 from topologies.links import DIRECT_KINDS, parse_code
@@ -75,21 +76,10 @@ def with_card(topology: Topology, card: Card) -> Topology:
 
 def cannot_run(card: Card, workload: Workload) -> str | None:
     """Return why *card* cannot run the job, whatever its memory; None when it can."""
-    return next((why for role in workload.placed for part in parts(role) for why in _unsupported(card, role, part)), None)
-
-
-def _unsupported(card: Card, role: Role, part: Part) -> Iterator[str]:
-    engine = role.rollout.engine if part is Part.ROLLOUT and role.rollout is not None else role.engine
-    has = f"the card has {'.'.join(map(str, card.compute_capability))} (rule supported)"
-    if not runs(card.compute_capability, engine):
-        yield f"{role.name} runs on {engine}, which needs compute capability {_capability(engine)}; {has}"
-    if not any(runs(card.compute_capability, precision) for precision in role.precision):
-        types = " or ".join(f"{p} (compute capability {_capability(p)})" for p in role.precision)
-        yield f"{role.name} asks for {types}; {has}"
-
-
-def _capability(what: Engine | Precision) -> str:
-    return ".".join(map(str, least_capability(what)))
+    whys = (
+        why for role in workload.placed for part in parts(role) for why in card_lacks(role, part, card.compute_capability, "the card")
+    )
+    return next(whys, None)
 
 
 def _links(topology: Topology) -> str:

@@ -223,7 +223,8 @@ def test_eight_bits_need_a_card_that_has_them(capability: tuple[int, int], expec
     assert len(list(choices(role, Part.ROLLOUT, card, supported=False))) == 2
     said = unsupported(role, Part.ROLLOUT, card)
     assert (said is None) is bool(expected)
-    assert said is None or said.startswith("actor asks for fp8, which ")
+    assert said is None or said.startswith("actor asks for an fp8 KV cache (`actor.rollout.kv_cache`), which needs compute ")
+    assert said is None or "write `kv_cache: auto`" in said
 
 
 @pytest.mark.parametrize(("capability", "runs"), [((9, 0), True), ((8, 9), True), ((8, 0), False), ((0, 0), False)])
@@ -233,7 +234,7 @@ def test_training_in_eight_bits_needs_matrix_products_of_them(capability: tuple[
     assert list(choices(role, Part.TRAIN, card, supported=False))
     assert list(choices(role, Part.ROLLOUT, card))
     said = unsupported(role, Part.TRAIN, card)
-    assert said is None if runs else said is not None and said.startswith("actor asks for training in fp8, which ")
+    assert said is None if runs else said is not None and said.startswith("actor asks for training in fp8 (`actor.train.fp8`), which ")
 
 
 @pytest.mark.parametrize(("capability", "runs"), [((8, 0), True), ((7, 5), True), ((7, 0), False), ((0, 0), False)])
@@ -327,15 +328,33 @@ def test_engines_need_their_compute_capability(
             actor(),
             Part.ROLLOUT,
             hardware(1, capability=(6, 0)),
-            "actor runs on vllm, which needs compute capability 7.0; the card has 6.0 (rule supported)",
+            "actor runs on vllm (`actor.rollout.engine`), which needs compute capability 7.0; the card has 6.0: take cards of 7.0 or more "
+            "(rule supported)",
             id="engine",
         ),
         pytest.param(
             actor(precision=(BF16,)),
             Part.TRAIN,
             hardware(1, capability=(7, 0)),
-            "actor asks for bf16, which compute capability 7.0 does not run (rule supported)",
+            "actor asks for bf16 (`actor.precision`), which needs compute capability 8.0; the card has 7.0: write `precision: fp16`, or "
+            "take cards of 8.0 or more (rule supported)",
             id="precision",
+        ),
+        pytest.param(
+            actor(train=TrainMenu((MASTER_BF16,))),
+            Part.TRAIN,
+            hardware(1, capability=(7, 0)),
+            "actor asks for a bf16 master (`actor.train.master`), which needs compute capability 8.0; the card has 7.0: write "
+            "`master: fp32`, or take cards of 8.0 or more (rule supported)",
+            id="master",
+        ),
+        pytest.param(
+            ROLES[RoleName.ROLLOUT].replace(rollout=RolloutMenu(quantization=(Quantization.FP8,)), precision=(FP16,)),
+            Part.ROLLOUT,
+            hardware(1, capability=(7, 0)),
+            "rollout asks for fp8 weights (`rollout.quantization`), which needs compute capability 7.5; the card has 7.0: write "
+            "`quantization: none`, or take cards of 7.5 or more (rule supported)",
+            id="weights of a rollout on GPUs of its own",
         ),
         pytest.param(
             actor(rollout=RolloutMenu(tp=(2, 4))),

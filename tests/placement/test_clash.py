@@ -151,7 +151,7 @@ def test_no_line_is_said_twice_and_a_role_without_a_size_is_no_line():
             machine("NV1", 2, "v100-32gb"),
             job(actor(rollout=replace(rollout(), engine=Engine.SGLANG))),
             "guide",
-            ["actor runs on sglang, which needs compute capability 7.5; the card has 7.0 (rule supported)"],
+            ["actor runs on sglang (`actor.rollout.engine`), which needs compute capability 7.5; GPU 0 (v100-32gb) has 7.0: take cards"],
             id="old card",
         ),
         pytest.param(
