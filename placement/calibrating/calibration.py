@@ -10,13 +10,14 @@ When to modify: more than one factor per piece of work is fitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from placement.calibrating import timing_keys
-from placement.calibrating.timing_keys import ADDED, STAGES, WAITING, WHOLE, Timer, name_of
+from placement.calibrating.timing_keys import ADDED, STAGES, WHOLE, Timer, name_of
 from placement.calibrating.timings import Timings
+from placement.calibrating.waiting import BESIDE, WAITS, bound, busy_s
 from placement.constants.table import FARTHEST, TIME_FACTOR, Override
 from placement.errors import InputError
 from placement.program.instance import Instance
@@ -156,7 +157,7 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
         What the model says of each piece of work of the measured setting, factors at 1
         (`placement.checking.costs.work_us`), in the order of the step.
     schedule
-        Where generation overlaps with training, some timers hold the wait for it alone.
+        Where generation overlaps with training, some timers hold the wait for it alone (`placement.calibrating.waiting`).
 
     Raises
     ------
@@ -168,13 +169,14 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
     found: dict[str, Timed] = {}
     beside: list[tuple[str, str, float]] = []
     step_s = None
-    overlaps = schedule not in (Schedule.FULL, Schedule.NONE)
+    overlaps = schedule.overlaps_generation
+    waits: dict[str, Timed] = {}
     for key, seconds in timings.seconds.items():
         name = name_of(key)
         if name in WHOLE:
             step_s = seconds
-        elif overlaps and name in WAITING:
-            unused[key] = f"under schedule {schedule} it is the wait for generation, not its time"
+        elif overlaps and name in WAITS:
+            waits[name] = Timed(key, seconds, timings.steps_of(key))
         elif name in STAGES:
             found[name] = Timed(key, seconds, timings.steps_of(key))
         elif name in ADDED:
@@ -203,8 +205,16 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
         elif own > FARTHEST * predicted:
             raise InputError(f"{key}: {own:g} s, where {predicted:.3g} s are predicted: timers are in seconds")
         else:
-            fits.append(Fit(works, key, predicted, own, float(f"{own / predicted:.{DIGITS}g}"), steps))
+            fits.append(_fit(works, key, predicted, own, steps))
             taken |= dict.fromkeys(works, key)
+    if waits and Work.GENERATE in predicted_us:
+        found_by_wait = _waited(waits, fits, taken, predicted_us, schedule, unused)
+        if found_by_wait is not None:
+            for other in [fit for fit in fits if fit.works == (Work.GENERATE,)]:
+                fits.remove(other)
+                unused[other.timer] = "the wait for generation says how long all of it took"
+            fits.append(found_by_wait)
+            taken[Work.GENERATE] = found_by_wait.timer
     order = list(predicted_us)
     return Calibration(
         fits=tuple(sorted(fits, key=lambda fit: order.index(fit.works[0]))),
@@ -213,6 +223,41 @@ def calibrate(timings: Timings, predicted_us: Mapping[Work, int], schedule: Sche
         unknown=tuple(unknown),
         step_s=step_s,
     )
+
+
+def _fit(works: tuple[Work, ...], timer: str, predicted_s: float, measured_s: float, steps: int) -> Fit:
+    return Fit(works, timer, predicted_s, measured_s, float(f"{measured_s / predicted_s:.{DIGITS}g}"), steps)
+
+
+def _waited(
+    waits: Mapping[str, Timed],
+    fits: Sequence[Fit],
+    taken: Mapping[Work, str],
+    predicted_us: Mapping[Work, int],
+    schedule: Schedule,
+    unused: dict[str, str],
+) -> Fit | None:
+    """Return the fit of generation that the wait for it gives; None where it gives none, and then *unused* gets the reason."""
+    first, *others = (name for name in WAITS if name in waits)
+    unused |= {waits[name].key: f"{waits[first].key} is taken for the wait for generation" for name in others}
+    key, wait, steps = waits[first]
+    is_wait = f"under schedule {schedule} it is the wait for generation, not its time"
+    beside = [fit for fit in fits if fit.works[0] in BESIDE]
+    missing = {work: us for work, us in predicted_us.items() if work not in taken}
+    busy = busy_s({fit.works[0]: fit.measured_s for fit in beside}, missing)
+    own, predicted = taken.get(Work.GENERATE), predicted_us[Work.GENERATE] / 1e6
+    if own is not None and name_of(own) == Work.GENERATE:
+        unused[key] = f"{is_wait}; {own} is taken"
+        return None
+    if busy is None:
+        unused[key] = f"{is_wait}: it says how long that took only beside a time of update_actor"
+        return None
+    took = bound(wait, busy)
+    if took.is_exact or (own is None and took.seconds < predicted):
+        atmost = "" if took.is_exact else ", at most"
+        return _fit((Work.GENERATE,), f"prepare + update + wait ({key}){atmost}", predicted, took.seconds, steps)
+    unused[key] = f"{is_wait}, and there was hardly any: generation took {took.seconds:.3g} s or less"
+    return None
 
 
 def _inside(name: str, found: Mapping[str, Timed]) -> float:

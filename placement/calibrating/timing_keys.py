@@ -68,9 +68,6 @@ STAGES: Mapping[str, Timer] = {
 }
 """Timers of pieces of work."""
 
-WAITING = frozenset(("gen", "generation"))
-"""Timers that hold the wait for generation alone where it overlaps with training."""
-
 WHOLE = ("step", "total_step_time")
 """Timers of the whole step."""
 

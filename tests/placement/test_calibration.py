@@ -192,11 +192,57 @@ def test_what_is_done_before_a_phase_is_a_part_of_it():
     assert result.unused == {"timing/train/logprob_inference_prep": "it belongs to policy_and_reference_logprobs, which was not measured"}
 
 
+IS_WAIT = "under schedule async it is the wait for generation, not its time"
+
+
 def test_where_generation_overlaps_its_timer_is_the_wait_for_it():
     found, result = factors("gen: 3\ngenerate_sequences: 45", Schedule.ASYNC)
     assert found == {"generate": 1.5}
-    assert result.unused == {"gen": "under schedule async it is the wait for generation, not its time"}
+    assert result.unused == {"gen": f"{IS_WAIT}: it says how long that took only beside a time of update_actor"}
     assert factors("gen: 33\ngenerate_sequences: 45")[0] == {"generate": 1.1}
+
+
+TRAINED = "old_log_prob: 6\nref: 4\nupdate_actor: 20\n"
+"""30 s of training, as predicted."""
+
+
+def test_a_trainer_that_waited_says_how_long_generation_took():
+    # 30 s of training and 15 s of waiting: generation took 45 s, where 30 s are predicted.
+    for name in ("gen", "exposed_generation", "wait_prev_gen", "timing_s/gen"):
+        found, result = factors(f"{TRAINED}{name}: 15\ngenerate_sequences: 33", Schedule.ONE_STEP_OFF)
+        assert found == {"generate": 1.5, "old_log_probs": 1.0, "ref_log_probs": 1.0, "update_actor": 1.0}
+        assert (result.fits[0].timer, result.fits[0].measured_s) == (f"prepare + update + wait ({name})", 45)
+        assert result.unused == {"generate_sequences": "the wait for generation says how long all of it took"}
+    # What was not measured counts as predicted: 4 s.
+    assert factors("old_log_prob: 6\nupdate_actor: 20\ngen: 15", Schedule.ASYNC)[0]["generate"] == 1.5
+    # A time of generation itself is better.
+    found, result = factors(f"{TRAINED}gen: 15\ngenerate: 39", Schedule.ASYNC)
+    assert (found["generate"], result.unused) == (1.3, {"gen": f"{IS_WAIT}; generate is taken"})
+    # Two timers of one wait.
+    found, result = factors(f"{TRAINED}gen: 15\nexposed_generation: 12", Schedule.ASYNC)
+    assert (found["generate"], result.unused) == (1.4, {"gen": "exposed_generation is taken for the wait for generation"})
+
+
+def test_a_trainer_that_did_not_wait_says_at_most_how_long():
+    # 0.3 s of 30.3: generation ended before training did; it is known to take 30.3 s or less, and 30 s are predicted.
+    found, result = factors(f"{TRAINED}gen: 0.3", Schedule.ASYNC)
+    assert "generate" not in found
+    assert result.unused == {"gen": f"{IS_WAIT}, and there was hardly any: generation took 30.3 s or less"}
+    # 20.2 s of training: a generation of 30 s would have been waited for.
+    found, result = factors("old_log_prob: 6\nref: 4\nupdate_actor: 10\ngen: 0.2", Schedule.ASYNC)
+    assert (found["generate"], result.fits[0].timer) == (0.67333, "prepare + update + wait (gen), at most")
+
+
+@pytest.mark.parametrize("schedule", [Schedule.ONE_STEP_OFF, Schedule.ASYNC])
+@pytest.mark.parametrize("wait_s", [0.0, 5.0, 200.0])
+def test_a_calibrated_plan_of_the_same_setting_takes_the_measured_step(schedule, wait_s):
+    """A trainer that is busy for 470 s and waits, and a sync of 2 s."""
+    question = APART.replace(workload=APART.workload.replace(schedule=schedule))
+    answer = plan(question).plan
+    predicted = work_us(answer, question)
+    text = "old_log_prob: 120\nref: 100\nupdate_actor: 250\nupdate_weights: 2\n"
+    result = calibrate(read(f"{text}gen: {wait_s}"), predicted, schedule)
+    assert step_us(answer, question.with_overrides(result.overrides())) / 1e6 == pytest.approx(472 + wait_s, rel=0.02)
 
 
 def test_everything_else_is_listed_with_its_reason():
