@@ -61,7 +61,7 @@ $ placement plan {question} --constants constants.yaml -o map.yaml
 {constants_output}
 ```
 
-Shares lie above 0 and end at 1, amounts of memory and time may be 0, and nothing may be a thousand times smaller or
+Shares lie above 0 and end at 1, amounts of memory and time may be 0, and nothing may be more than 200 times smaller or
 larger than the shipped value: that would be another unit. The map records what was put in place, among the assumptions
 and under `inputs: constants:`, and its checker computes with it. A map can be given as FILE, too: then the constants
 that it was planned with are taken again.
@@ -98,6 +98,9 @@ $ placement plan {question} --calibrate timings.yaml -o map.yaml
 * A factor outside 0.5 to 2 is taken, with a warning: the model misses something that no factor repairs on other
   machines.
 * A stage without a timer keeps its prediction; timers that are not used, or not known, are listed.
+* Where generation runs beside training (`one_step_off`, `async`), logs time the *wait* for it (`gen`, `exposed_generation`,
+  `wait_prev_gen`). A trainer that waited says how long generation took: prepare + update + wait; one that did not says that it took no
+  longer than training. A calibrated plan of that placement that misses the measured step by more than 5 % is warned of.
 * A timer of two pieces of work (`policy_and_reference_logprobs`) gives both one factor. `reshard` of older verl is a
   part of `gen`, and is subtracted from it where it is the only time of a weight sync.
 * Factors scale whole pieces of work with their fixed costs, on every group of GPUs alike. They correct speed, not

@@ -114,6 +114,34 @@ def test_a_source_of_constants_that_replaces_none_is_said(placement, tmp_path):
     assert done.stderr.startswith("error: head.yaml:1:1: the map does not record what it was planned from (inputs)")
 
 
+BESIDE = """\
+algorithm: grpo
+schedule: one_step_off
+batch: {prompts: 128, samples_per_prompt: 8, prompt_tokens: 300, response_tokens: {mean: 800, max: 4096}, minibatches: 2}
+roles:
+  actor: {model: Qwen/Qwen2.5-1.5B, gpus: [2]}
+  rollout: {model: Qwen/Qwen2.5-1.5B, engine: vllm, gpus: [2]}
+  reward: {function: true}
+"""
+
+
+def test_a_trainer_that_waited_is_planned_to_wait(placement, tmp_path):
+    """120 s and 340 s of training, 200 s of waiting, 2 s of sync: generation took 660 s, and the step 662 s and what has no timer."""
+    (tmp_path / "job.yaml").write_text(BESIDE)
+    log = "timing_s/gen: 200\ntiming_s/old_log_prob: 120\ntiming_s/update_actor: 340\ntiming_s/sync_rollout_weights: 2\n"
+    (tmp_path / "x").write_text(f"{log}timing_s/step: 670\n")
+    done = placement("plan", "--topology", "hgx-a100-4", "--workload", "job.yaml", "--calibrate", "x")
+    assert done.returncode == 0
+    assert "660.0 s" in next(line for line in done.stderr.splitlines() if "prepare + update + wait (timing_s/gen)" in line)
+    assert "662.0 s calibrated, 670.0 s measured" in done.stderr
+    assert " s of the measured step are in none of these stages" in done.stderr
+    assert load(done.stdout).estimate.step_us / 1e6 == pytest.approx(662, rel=0.001)
+    assert "together" not in done.stderr
+    (tmp_path / "x").write_text(f"{log}timing_s/step: 800\n")
+    done = placement("plan", "--topology", "hgx-a100-4", "--workload", "job.yaml", "--calibrate", "x")
+    assert "warning: under schedule one_step_off that placement is planned 17.2 % shorter than was measured" in done.stderr
+
+
 def test_where_no_plan_exists_it_is_said_why(placement, tmp_path):
     (tmp_path / "x").write_text("gen: 4")
     done = placement(*SMALL, "--calibrate", "x", "--rules", "reserve=99%")
