@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from placement import checking
 from placement._version import __version__
 from placement.cli import held, kinds
 from placement.cli.table import counted, new_table, percent, rendered
+from placement.cli.turns import given, turning
 from placement.errors import InputError
 from placement.explaining.memory_table import Moment, memory_table
 from placement.explaining.quantities import Quantity
@@ -96,10 +96,10 @@ def page(
     inside = [turn for turn in rests.turns if turn.is_inside(band_percent / 100)]
     outside = [turn for turn in rests.turns if turn not in inside]
     yield Text(_headline(rests, moved_percent, holds=not outside), style="bold")
-    yield from map(_indented, map(sentence, outside))
+    yield from turning(outside, band_percent)
     if inside:
-        yield Text(f"it turns inside the band of {band_percent:g} %, where either plan will do, when", style="bold")
-        yield from map(_indented, map(sentence, inside))
+        yield Text(f"it turns inside the band of {band_percent:g} %, where either plan will do:", style="bold")
+        yield from turning(inside, band_percent)
     if rests.ties:
         yield Text(f"a tie: another plan, no faster, when one of these moves: {_names(rests.ties)}")
     yield Text(
@@ -107,6 +107,7 @@ def page(
     )
     if rests.leverage:
         yield Text(f"the step moves most with {', '.join(map(_leverage, rests.leverage[:MOST_SHOWN]))}")
+    yield from given([*(turn.quantity for turn in rests.turns), *(each.quantity for each in rests.leverage[:MOST_SHOWN])])
     if rests.not_looked_at:
         yield Text(f"not looked at for want of time (--time-limit): {_names(rests.not_looked_at)}")
 
@@ -115,17 +116,13 @@ def _headline(rests: Sensitivity, moved_percent: float, *, holds: bool) -> str:
     looked, missed = _looked_at(rests), len(rests.not_looked_at)
     each = f"by ±{moved_percent:g} %, each alone"
     if not missed:
-        return f"the choice holds {'whatever moves' if holds else 'unless'} ({counted(looked, 'number')} moved {each})"
+        return f"the choice holds {'whatever moves' if holds else 'but for these'} ({counted(looked, 'number')} moved {each})"
     late = f"{missed} {'was' if missed == 1 else 'were'} not, for want of time"
     if not looked:
         return "whether the choice holds is not known: no number was looked at, for want of time"
     if holds:
         return f"the choice holds for the {counted(looked, 'number')} that {'was' if looked == 1 else 'were'} looked at ({each}); {late}"
-    return f"the choice holds unless ({counted(looked, 'number')} moved {each}; {late})"
-
-
-def _indented(line: str) -> RenderableType:
-    return Padding(Text(line), (0, 0, 0, 2))
+    return f"the choice holds but for these ({counted(looked, 'number')} moved {each}; {late})"
 
 
 def _stages(plan: Plan) -> Table:
@@ -142,26 +139,6 @@ def _stages(plan: Plan) -> Table:
 def _looked_at(rests: Sensitivity) -> int:
     turned = [turn.quantity for turn in rests.turns]
     return len({quantity.name for quantity in (*turned, *rests.ties, *rests.holding, *rests.idle)})
-
-
-def sentence(turn: Turn) -> str:
-    """Say when the choice turns, what comes then, and what staying would cost."""
-    q, turned = turn.quantity, turn.turned
-    side = "below" if turn.is_below else "above"
-    when = f"{q.name} is {side} {q.at(turn.holds_at)} ({q.at(1)} now); at {q.at(turned.factor)}"
-    if not turned.becomes:
-        return f"{when} there is no plan"
-    at_end = "" if turn.at_end.factor == turned.factor else f", {_loss(turn.at_end)} at {q.at(turn.at_end.factor)}"
-    return f"{when} {'; '.join(turned.becomes)}. To stay costs {_loss(turned)} there{at_end}"
-
-
-def _loss(change: Change) -> str:
-    if change.regret is None:
-        return "more memory than there is"
-    step = f"{100 * max(change.regret, 0.0):.1f} % of the step"
-    if change.is_worse and change.first_term is not None:
-        return f"the objective ({change.first_term[0]} in place of {change.first_term[1]}) and {step}"
-    return step
 
 
 def _leverage(found: Leverage) -> str:
@@ -210,10 +187,12 @@ def _turn_document(turn: Turn) -> dict[str, Any]:
         "quantity": q.name,
         "constant": q.is_constant,
         "unit": q.unit or None,
+        "given_by": f"constant {q.name} (--constants FILE)" if q.given_by is None else q.given_by(),
         "now": list(dict.fromkeys(q.values)),
         "side": "below" if turn.is_below else "above",
         "holds_at": round(turn.holds_at, 12),
         "turned": _change_document(turn.turned),
+        "costly": None if turn.costly is None else _change_document(turn.costly),
         "at_end": _change_document(turn.at_end),
     }
 

@@ -11,13 +11,16 @@ When to modify: the machine gets another fact that the cost model counts with. C
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from placement.constants.table import Constants, is_of_links, sources
+from placement.explaining import giving
 from placement.machines.machine import Machine
 from placement.program.instance import Instance
+from topologies.link_rates import Rates, known
 from topologies.links import Link, LinkKind
 from topologies.measured import believed
 from topologies.wiring import Edge
@@ -33,11 +36,17 @@ UNSEEN = "unseen_memory_mib"
 FEW_DIGITS = 3
 """Digits that people read."""
 
+ENOUGH_DIGITS = 4
+"""Digits beyond which a fact of a machine is not known, and to which the ends of a range are rounded."""
+
 MOST_DIGITS = 12
 """Digits that tell apart any two numbers that can be told apart in a plan: times are whole µs, the longest of 10¹² of them."""
 
 SAME = 1e-12
 """Share of a number by which floating point may miss what was meant: 0.8 · 312 is 249.60000000000002."""
+
+MOVED_A_LITTLE = 0.9
+"""A factor that tells whether a class of links depends on a constant: no share passes its peak by it."""
 
 BESIDE = 0.002
 """How far, as a share, a value may be moved so that it has few digits."""
@@ -66,6 +75,8 @@ class Quantity:
         Whether it is a whole number.
     least
         Factor at which it reaches what it cannot be below; None for no such thing.
+    given_by
+        Of a fact: returns how a value of one's own is given. Constants are given by their name (``--constants``).
     """
 
     name: str
@@ -76,13 +87,24 @@ class Quantity:
     move: Callable[[Instance, float], Instance]
     is_whole: bool = False
     least: float | None = None
+    given_by: Callable[[], str] | None = None
 
     def at(self, factor: float) -> str:
-        """Return the value times *factor* for people: as few digits as say it, at least three, and the unit."""
+        """Return the value times *factor* for people, and the unit."""
+        return f"{self.amount(factor)} {self.unit}".rstrip()
+
+    def amount(self, factor: float) -> str:
+        """Return the value times *factor* for people: as few digits as say it, at least three; of a fact four at the most."""
         moved = (self.values[0] * factor, self.values[-1] * factor)
-        low, high = (_shown(round(v) if self.is_whole else v) for v in moved)
-        amount = low if low == high else f"{low}–{high}"
-        return f"{amount} {self.unit}".rstrip()
+        most = MOST_DIGITS if self.is_constant else ENOUGH_DIGITS + 1
+        low, high = (_shown(round(v) if self.is_whole else v, most) for v in moved)
+        return low if low == high else f"{low}–{high}"
+
+    def near(self, factor: float) -> float:
+        """Return *factor*, or the one next to it at which the value has few digits, if it has many."""
+        value = self.values[0] * factor
+        rounded = float(f"{value:.{ENOUGH_DIGITS}g}")
+        return factor if self.is_whole or math.isclose(value, rounded, rel_tol=SAME) else rounded / self.values[0]
 
     def beside(self, factor: float, *, up: bool) -> Iterator[float]:
         """
@@ -96,16 +118,18 @@ class Quantity:
             return
         for digits in range(FEW_DIGITS, MOST_DIGITS):
             grain = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+            # What floating point misses by is no digit: 0.4 · 1.1 is 0.44.
+            steps = round(value / grain) if math.isclose(value, round(value / grain) * grain, rel_tol=SAME) else value / grain
             # Printed and read again, so that it is the number with so many digits.
-            near = float(f"{(math.ceil(value / grain) if up else math.floor(value / grain)) * grain:.{digits}g}")
-            if abs(near / value - 1) <= BESIDE and (near >= value if up else near <= value):
+            near = float(f"{(math.ceil(steps) if up else math.floor(steps)) * grain:.{digits}g}")
+            if abs(near / value - 1) <= BESIDE:
                 yield near / self.values[0]
         yield factor
 
 
-def _shown(value: float) -> str:
-    """Return *value* with as few digits as tell it from its neighbours."""
-    for digits in range(FEW_DIGITS, MOST_DIGITS):
+def _shown(value: float, most: int) -> str:
+    """Return *value* with as few digits as tell it from its neighbours, fewer than *most*."""
+    for digits in range(FEW_DIGITS, most):
         text = f"{value:.{digits}g}"
         if math.isclose(float(text), value, rel_tol=SAME):
             break
@@ -155,14 +179,35 @@ def _with_constant(name: str, *, is_whole: bool) -> Callable[[Instance, float], 
 
 def _facts(machine: Machine) -> Iterator[Quantity]:
     for family, rates in sorted(_families(machine).items()):
-        yield Quantity(family, False, (rates[0], rates[-1]), "GB/s", None, _with_links(family))
+        said = functools.partial(_link_is_given, machine, family)
+        yield Quantity(family, False, (rates[0], rates[-1]), "GB/s", None, _with_links(family), given_by=said)
     used = {machine.cards[g].slug: machine.cards[g] for g in machine.usable}
     for slug, card in sorted(used.items()):
-        rate, memory = card.dense_16bit_tflops, card.memory_gb_per_s
-        yield Quantity(f"FLOP/s of {slug}", False, (rate,), "TFLOP/s", None, _with_card(slug, "dense_16bit_tflops"))
-        yield Quantity(f"memory bandwidth of {slug}", False, (memory,), "GB/s", None, _with_card(slug, "memory_gb_per_s"))
+        rate, memory, flops = card.dense_16bit_tflops, card.memory_gb_per_s, giving.flops(card, machine.constants)
+        yield Quantity(f"FLOP/s of {slug}", False, (rate,), "TFLOP/s", None, _with_card(slug, "dense_16bit_tflops"), given_by=flops)
+        yield Quantity(
+            f"memory bandwidth of {slug}",
+            False,
+            (memory,),
+            "GB/s",
+            None,
+            _with_card(slug, "memory_gb_per_s"),
+            given_by=giving.bandwidth(machine.constants),
+        )
         held = sorted(machine.capacity_mib[g] / GIB for g in machine.usable if machine.cards[g].slug == slug)
-        yield Quantity(f"memory of {slug}", False, (held[0], held[-1]), "GiB", None, _with_memory(slug))
+        yield Quantity(f"memory of {slug}", False, (held[0], held[-1]), "GiB", None, _with_memory(slug), given_by=giving.memory)
+
+
+def _link_is_given(machine: Machine, family: str) -> str:
+    """Say which constants move the rates of *family*: those with which it carries something else."""
+    now, rates = _families(machine)[family], machine.rates
+    names = [
+        name
+        for name in known()
+        if _families(dataclasses.replace(machine, rates=Rates({**rates.own, name: rates.of(name) * MOVED_A_LITTLE}, rates.whence)))
+        .get(family) != now
+    ]
+    return giving.link(names)
 
 
 def _families(machine: Machine) -> Mapping[str, list[float]]:

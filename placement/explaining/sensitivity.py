@@ -1,11 +1,11 @@
 """
 Which numbers turn the choice when they move, and where it turns: judged by what staying would cost.
 
-Every quantity is moved alone, by ±`MOVED`, and the question is solved anew, to the same proof. Where the plan is another one then, the
-place where it turns is found by bisection to `CLOSE`. What counts is the *regret*: how much longer the old choice's step is than the
-new one's, both under the moved number. Another plan that is no shorter is a tie that the terms of the band break: it is named, but
-nobody need worry about it. A choice may turn, turn back and turn again: an interval is what was found, no proof that nothing happens
-inside.
+Every quantity is moved alone, by ±`MOVED`, and the question is solved anew, to the same proof. Where the plan is another one then, two
+places are found by bisection to `CLOSE`: where another choice first comes out, and where staying first costs more than the band of the
+plan. What counts is the *regret*: how much longer the old choice's step is than the new one's, both under the moved number. Another plan
+that is no shorter even at the end is a tie that the terms of the band break: it is named, but nobody need worry about it. A choice may
+turn, turn back and turn again: an interval is what was found, no proof that nothing happens inside.
 
 When to modify: what counts as turning, or how far numbers are moved.
 """
@@ -13,11 +13,17 @@ When to modify: what counts as turning, or how far numbers are moved.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 
 from placement.explaining.quantities import Quantity, quantities
 from placement.explaining.taken import Taken, difference, taken, terms
+from placement.explaining.turns import LEAST_REGRET as LEAST_REGRET
+from placement.explaining.turns import Change as Change
+from placement.explaining.turns import Leverage as Leverage
+from placement.explaining.turns import Sensitivity as Sensitivity
+from placement.explaining.turns import Turn as Turn
 from placement.plans import Plan
 from placement.program.instance import Instance
 from placement.program.lift import lift
@@ -35,10 +41,6 @@ MOVED = 0.2
 CLOSE = 0.02
 """How closely the place where the choice turns is found, as a share of the number: the model is not good to 2 % either."""
 
-LEAST_REGRET = 0.0005
-"""Regret that counts: below it people read 0.0 %."""
-
-
 BISECTED = 0.75 * CLOSE
 """The same of the bisection itself: both ends then move to values with few digits."""
 
@@ -48,119 +50,6 @@ class Same(Enum):
 
     COSTS = "no choice costs anything else"
     CHOICE = "the figures move, the choice does not"
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """
-    What happens at one value.
-
-    Parameters
-    ----------
-    factor
-        The value over the one now.
-    becomes
-        What the new plan does otherwise, clause by clause; empty when there is none.
-    regret
-        How much longer the step of the old choice is than the new one's, as a share; None when the old one does not fit any more.
-    first_term
-        Of another objective than the step: its value with the old choice and with the new one.
-    """
-
-    factor: float
-    becomes: tuple[str, ...]
-    regret: float | None
-    first_term: tuple[int, int] | None = None
-
-    @property
-    def matters(self) -> bool:
-        """Whether who stays loses something."""
-        return self.is_worse or self.regret is None or self.regret >= LEAST_REGRET
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether who stays loses in the objective that was put before the step."""
-        return self.first_term is not None and self.first_term[0] > self.first_term[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """
-    A quantity that turns the choice.
-
-    Parameters
-    ----------
-    holds_at
-        The factor next to the turn at which the choice still held.
-    turned
-        What happens at the factor where it was first found turned.
-    at_end
-        What happens when the quantity is moved all the way.
-    """
-
-    quantity: Quantity
-    holds_at: float
-    turned: Change
-    at_end: Change
-
-    @property
-    def is_below(self) -> bool:
-        """Whether the choice turns below a value, not above one."""
-        return self.turned.factor < self.holds_at
-
-    def is_inside(self, band: float) -> bool:
-        """Whether who stays loses no more than *band*, a share of the step, however far the quantity was moved."""
-        return not any(change.is_worse or change.regret is None or change.regret > band for change in (self.turned, self.at_end))
-
-
-@dataclass(frozen=True, slots=True)
-class Leverage:
-    """
-    How the shortest step moves with a quantity, whatever is chosen then.
-
-    Parameters
-    ----------
-    factor
-        The end of the range at which it moves most.
-    change
-        The step there over the step now, less one.
-    """
-
-    quantity: Quantity
-    factor: float
-    change: float
-
-
-@dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """
-    What the choice rests on.
-
-    Parameters
-    ----------
-    turns
-        Where staying would cost something; the closest first.
-    ties
-        Quantities of which some value leads to another plan that is no shorter.
-    holding
-        Quantities that move the figures alone.
-    idle
-        Quantities on which nothing in the tables depends.
-    not_looked_at
-        Quantities for which there was no time.
-    leverage
-        Quantities that move the step, those that move it most first.
-    why_not
-        Why nothing was looked at; empty otherwise.
-    """
-
-    turns: tuple[Turn, ...] = ()
-    ties: tuple[Quantity, ...] = ()
-    holding: tuple[Quantity, ...] = ()
-    idle: tuple[Quantity, ...] = ()
-    not_looked_at: tuple[Quantity, ...] = ()
-    leverage: tuple[Leverage, ...] = ()
-    why_not: str = ""
 
 
 def sensitivity(plan: Plan, instance: Instance, solve: Solve, options: Options, *, moved: float = MOVED) -> Sensitivity:
@@ -203,6 +92,15 @@ def sensitivity(plan: Plan, instance: Instance, solve: Solve, options: Options, 
     return Sensitivity(tuple(turns), ties, holding, idle, not_looked_at, tuple(leverage))
 
 
+Test = Callable[[Change], bool]
+"""What is asked of a value at which another choice comes out."""
+
+
+def _is_another(_: Change) -> bool:
+    """Any other choice will do."""
+    return True
+
+
 class _NoTime(Exception):
     """The time is over before a question was answered."""
 
@@ -219,7 +117,9 @@ class _Search:
         self.lowered = lower(instance, self.tables)
         self.known: Taken | None = None
         self.step_us = 0
+        self.band = instance.within_percent / 100
         self.ends: dict[str, list[Leverage]] = {}
+        self.known_changes: dict[tuple[str, float], Change | Same] = {}
 
     def why_not(self, plan: Plan) -> str:
         """Return why there is no choice of which it could be said when it turns; nothing if there is one."""
@@ -248,48 +148,64 @@ class _Search:
     def turns(self, quantity: Quantity, moved: float) -> list[Turn] | str:
         """Return where *quantity* turns the choice; where it does not, in which list of `Sensitivity` it belongs."""
         ends = [self.change(quantity, end, is_end=True) for end in _ends(quantity, moved)]
-        found = [self._bisected(quantity, end) for end in ends if isinstance(end, Change) and end.matters]
+        found = [self._found(quantity, end) for end in ends if isinstance(end, Change) and end.matters]
         if found:
             return found
         if any(isinstance(end, Change) for end in ends):
             return "ties"
         return "idle" if all(end is Same.COSTS for end in ends) else "holding"
 
-    def _bisected(self, quantity: Quantity, end: Change) -> Turn:
-        holds_at, turned = 1.0, end
+    def _found(self, quantity: Quantity, end: Change) -> Turn:
+        """Return where another choice first comes out on the way to *end*, and where staying first costs more than the band."""
+        holds_at, turned = self._edge(quantity, 1.0, end, end, _is_another)
+        costly = None
+        if end.costs_more_than(self.band):
+            costly = turned
+            if not turned.costs_more_than(self.band):
+                _, costly = self._edge(quantity, turned.factor, end, end, lambda change: change.costs_more_than(self.band))
+        return Turn(quantity, holds_at, turned, end, costly)
+
+    def _edge(self, quantity: Quantity, inside: float, beyond: Change, end: Change, is_beyond: Test) -> tuple[float, Change]:
+        """Return the last factor found, from *inside* on, at which *is_beyond* does not hold, and the first change at which it does."""
         try:
-            while abs(turned.factor - holds_at) > BISECTED:
-                middle = (holds_at + turned.factor) / 2
-                if (change := self._turned(quantity, middle)) is not None:
-                    turned = change
+            while abs(beyond.factor - inside) > BISECTED:
+                middle = (inside + beyond.factor) / 2
+                if (change := self._beyond(quantity, middle, is_beyond)) is not None:
+                    beyond = change
                 else:
-                    holds_at = middle
-            holds_at, turned = self._said(quantity, holds_at, turned, end)
+                    inside = middle
+            inside, beyond = self._said(quantity, inside, beyond, end, is_beyond)
         except _NoTime:
             pass       # the turn is known, if not closely
-        return Turn(quantity, holds_at, turned, end)
+        return inside, beyond
 
-    def _said(self, quantity: Quantity, holds_at: float, turned: Change, end: Change) -> tuple[float, Change]:
+    def _said(self, quantity: Quantity, inside: float, beyond: Change, end: Change, is_beyond: Test) -> tuple[float, Change]:
         """Return the two sides of a turn at values that people can read: each was tried, and does what is said of it."""
         up = end.factor > 1
-        if holds_at != 1:
-            inward = (factor for factor in quantity.beside(holds_at, up=not up) if (factor >= 1) == up or factor == 1)
-            holds_at = next((factor for factor in inward if self._turned(quantity, factor) is None), holds_at)
-        for factor in quantity.beside(turned.factor, up=up):
-            is_beyond = abs(factor - 1) > abs(end.factor - 1) and not quantity.is_whole
-            if factor == turned.factor or is_beyond:
+        if inside != 1:
+            inward = (factor for factor in quantity.beside(inside, up=not up) if (factor >= 1) == up or factor == 1)
+            inside = next((factor for factor in inward if self._beyond(quantity, factor, is_beyond) is None), inside)
+        for factor in quantity.beside(beyond.factor, up=up):
+            is_past = abs(factor - 1) > abs(end.factor - 1) and not quantity.is_whole
+            if factor == beyond.factor or is_past:
                 continue
-            if (change := self._turned(quantity, factor)) is not None:
-                return holds_at, change
-        return holds_at, turned
+            if (change := self._beyond(quantity, factor, is_beyond)) is not None:
+                return inside, change
+        return inside, beyond
 
-    def _turned(self, quantity: Quantity, factor: float) -> Change | None:
-        """Return what happens at *factor* if the choice turns there; None while it holds."""
+    def _beyond(self, quantity: Quantity, factor: float, is_beyond: Test) -> Change | None:
+        """Return what happens at *factor* if another choice comes out there of which *is_beyond* holds; else None."""
         change = self.change(quantity, factor)
-        return change if isinstance(change, Change) and change.matters else None
+        return change if isinstance(change, Change) and is_beyond(change) else None
 
     def change(self, quantity: Quantity, factor: float, *, is_end: bool = False) -> Change | Same:
         """Return what happens when *quantity* is moved by *factor*; at an end of its range it is noted how the step moves."""
+        key = quantity.name, factor
+        if key not in self.known_changes:
+            self.known_changes[key] = self._solved_change(quantity, factor, is_end=is_end)
+        return self.known_changes[key]
+
+    def _solved_change(self, quantity: Quantity, factor: float, *, is_end: bool) -> Change | Same:
         if time.monotonic() >= self.deadline:
             raise _NoTime
         assert self.known is not None
@@ -328,6 +244,11 @@ class _Search:
 
 
 def _ends(quantity: Quantity, moved: float) -> tuple[float, ...]:
-    """Return how far *quantity* is moved, down and up; a share of a peak ends at the peak, a bound in nature is never passed."""
-    down, up = max(1 - moved, quantity.least or 0.0), min(1 + moved, quantity.most or 1 + moved)
+    """
+    Return how far *quantity* is moved, down and up, to values with few digits.
+
+    A share of a peak ends at the peak; a bound in nature is never passed.
+    """
+    down = quantity.near(max(1 - moved, quantity.least or 0.0))
+    up = quantity.near(min(1 + moved, quantity.most or 1 + moved))
     return (*((down,) if down < 1 else ()), *((up,) if up > 1 else ()))

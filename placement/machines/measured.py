@@ -40,7 +40,7 @@ def measured_cards(topology: Topology, cards: Sequence[Card], c: Constants) -> t
     return tuple(
         dataclasses.replace(
             card,
-            dense_16bit_tflops=tflops[g] / _matmul_share(card, c) if g in tflops else card.dense_16bit_tflops,
+            dense_16bit_tflops=tflops[g] / matmul_share(card, c) if g in tflops else card.dense_16bit_tflops,
             memory_gb_per_s=memory[g] / c.memory_efficiency if g in memory else card.memory_gb_per_s,
         )
         if g in kinds
@@ -49,7 +49,8 @@ def measured_cards(topology: Topology, cards: Sequence[Card], c: Constants) -> t
     )
 
 
-def _matmul_share(card: Card, c: Constants) -> float:
+def matmul_share(card: Card, c: Constants) -> float:
+    """Return what share of its peak the best matrix products reach on *card*."""
     if card.best_matmul_tflops is None:
         return c.best_matmul_share
     return card.best_matmul_tflops / card.dense_16bit_tflops
