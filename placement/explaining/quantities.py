@@ -96,9 +96,13 @@ class Quantity:
     def amount(self, factor: float) -> str:
         """Return the value times *factor* for people: as few digits as say it, at least three; of a fact four at the most."""
         moved = (self.values[0] * factor, self.values[-1] * factor)
-        most = MOST_DIGITS if self.is_constant else ENOUGH_DIGITS + 1
-        low, high = (_shown(round(v) if self.is_whole else v, most) for v in moved)
+        low, high = (_shown(round(v) if self.is_whole else v, self._most_digits) for v in moved)
         return low if low == high else f"{low}–{high}"
+
+    @property
+    def _most_digits(self) -> int:
+        """One more than the digits that are said at the most."""
+        return MOST_DIGITS if self.is_constant else ENOUGH_DIGITS + 1
 
     def near(self, factor: float) -> float:
         """Return *factor*, or the one next to it at which the value has few digits, if it has many."""
@@ -116,7 +120,7 @@ class Quantity:
         if self.is_whole:
             yield round(value) / self.values[0]     # to which `move` rounds it, too
             return
-        for digits in range(FEW_DIGITS, MOST_DIGITS):
+        for digits in range(FEW_DIGITS, self._most_digits):
             grain = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
             # What floating point misses by is no digit: 0.4 · 1.1 is 0.44.
             steps = round(value / grain) if math.isclose(value, round(value / grain) * grain, rel_tol=SAME) else value / grain

@@ -18,8 +18,9 @@ from placement.catalog import load_workload
 from placement.choices.choices import Part
 from placement.cli import explain as command
 from placement.cli import held, options
-from placement.cli.explain import document, page, sentence
+from placement.cli.explain import document, page
 from placement.cli.table import rendered
+from placement.cli.turns import given, loss, turning
 from placement.constants.table import is_of_links, sources
 from placement.errors import InputError
 from placement.explaining.memory_table import Held, Moment, memory_table
@@ -79,6 +80,11 @@ def test_json_says_the_same_and_names_everything():
     for turn in part["turns"]:
         assert (turn["side"] == "below") == (turn["turned"]["factor"] < turn["holds_at"])
         assert turn["inside_band"] == (max(turn[when]["regret_percent"] for when in ("turned", "at_end")) <= 2.0)
+        assert (turn["costly"] is None) == (turn["at_end"]["regret_percent"] <= 2.0)
+        if turn["costly"] is not None:
+            assert turn["costly"]["regret_percent"] > 2.0
+            assert abs(turn["turned"]["factor"] - 1) <= abs(turn["costly"]["factor"] - 1) <= abs(turn["at_end"]["factor"] - 1)
+        assert turn["given_by"]
 
 
 def test_memory_is_that_of_the_map_and_adds_up():
@@ -180,25 +186,55 @@ def uplink():
     return next(q for q in quantities(question) if q.name == "PCIe")
 
 
-def test_a_turn_is_said_in_one_sentence():
-    moved = Change(0.75, ("ref moves to GPUs 4-7",), 0.004)
-    turn = Turn(uplink(), 0.76, moved, Change(0.5, ("ref moves to GPU 4",), 0.051))
-    assert sentence(turn) == (
-        "PCIe is below 19 GB/s (25 GB/s now); at 18.75 GB/s ref moves to GPUs 4-7. "
-        "To stay costs 0.4 % of the step there, 5.1 % of the step at 12.5 GB/s"
-    )
-    assert not turn.is_inside(0.02)
-    assert turn.is_inside(0.06)
+def said(*turns, band_percent=2.0):
+    return rendered(*turning(turns, band_percent), stream=None)
+
+
+def test_turns_to_one_plan_stand_under_it():
+    first, moved = Change(0.78, ("ref moves to GPUs 4-5",), -0.001), Change(0.75, ("ref moves to GPUs 4-7",), 0.024)
+    costly = Turn(uplink(), 0.79, first, Change(0.5, ("ref moves to GPU 4",), 0.051), moved)
+    plain = Turn(uplink(), 1.19, Change(1.2, ("ref moves to GPUs 4-7",), 0.004), Change(1.2, ("ref moves to GPUs 4-7",), 0.004))
+    assert said(costly, plain) == """\
+  ref moves to GPUs 4-7, when
+number        now  holds to  turns at  costs over 2 % from  to stay costs at the end
+────────────────────────────────────────────────────────────────────────────────────
+  PCIe, GB/s   25     19.75      19.5                18.75  5.1 % at 12.5
+  PCIe, GB/s   25     29.75        30                    –  0.4 % at 30
+before staying costs more than 2 % another plan than the one named can come out, which gains no more
+(--json has both)
+"""
+    assert not costly.is_inside(0.02)
+    assert costly.is_inside(0.06)
+    assert plain.is_inside(0.02)
 
 
 def test_a_turn_that_leaves_no_room_or_no_plan_or_the_objective_says_so():
     gone = Change(1.2, (), None)
-    assert sentence(Turn(uplink(), 1.19, gone, gone)) == "PCIe is above 29.75 GB/s (25 GB/s now); at 30 GB/s there is no plan"
-    full = Change(1.2, ("actor: offload between",), None)
-    assert sentence(Turn(uplink(), 1.19, full, full)).endswith("To stay costs more memory than there is there")
+    assert said(Turn(uplink(), 1.19, gone, gone)) == """\
+  there is no plan, when
+number        now  holds to  turns at  to stay costs at the end
+───────────────────────────────────────────────────────────────
+  PCIe, GB/s   25     29.75        30  no plan at 30
+"""
+    assert loss(Change(1.2, ("actor: offload between",), None)) == "no room to stay"
     more = Change(1.2, ("actor moves to GPU 0",), -0.1, (2, 1))
-    said = sentence(Turn(uplink(), 1.19, more, more))
-    assert said.endswith("To stay costs the objective (2 in place of 1) and 0.0 % of the step there")
+    assert loss(more) == "the objective (2 in place of 1), nothing of the step"
+    assert loss(dataclasses.replace(more, first_term=None)) == "nothing"
+
+
+def test_how_a_number_of_ones_own_is_given_is_said_with_its_name():
+    question = make_instance(read_machine("dgx-a100-80gb"), load_workload("ppo-7b"), parse_rules("guide"))
+    words = " ".join(rendered(*given(quantities(question)), stream=None).split())
+    for how in (
+        "numbers of your own: constants by name (--constants FILE); facts of the machine so:",
+        "NVLink NV12: constant nvlink_gen3_x12_gb_per_s (--constants FILE)",
+        "PCIe: constant pcie_gen4_p2p_gb_per_s (--constants FILE)",
+        "FLOP/s of a100-80gb: in the topology's file: measured: gpus (`placement measure` writes it), matmul_tflops: 0.8",
+        "memory bandwidth of a100-80gb: in the topology's file: measured: gpus (`placement measure` writes it), memory_gb_per_s: 0.9 of",
+        "memory of a100-80gb: in the topology's file: gpus, memory_mib (",
+    ):
+        assert how in words
+    assert not list(given(q for q in quantities(question) if q.is_constant))
 
 
 @pytest.mark.parametrize(("schedule", "overlaps"), [("full", False), ("none", False), ("one_step_off", True), ("async", True)])
@@ -216,12 +252,12 @@ def test_what_was_not_looked_at_is_named():
     assert "whether the choice holds is not known: no number was looked at, for want of time" in late
     link, *others = quantities(make_instance(read_machine("a100-1"), load_workload("ppo-0.5b")))
     some = Sensitivity(holding=tuple(others[:3]), not_looked_at=(link,), ties=(others[3],))
-    said = " ".join(rendered(*page(found, moments(), some, **FIGURES), stream=None).split())
-    assert "the choice holds for the 4 numbers that were looked at (by ±20 %, each alone); 1 was not, for want of time" in said
-    assert f"a tie: another plan, no faster, when one of these moves: {others[3].name}" in said
+    words = " ".join(rendered(*page(found, moments(), some, **FIGURES), stream=None).split())
+    assert "the choice holds for the 4 numbers that were looked at (by ±20 %, each alone); 1 was not, for want of time" in words
+    assert f"a tie: another plan, no faster, when one of these moves: {others[3].name}" in words
     turn = Turn(uplink(), 1.19, Change(1.2, (), None), Change(1.2, (), None))
     turning = rendered(*page(found, moments(), Sensitivity(turns=(turn,), not_looked_at=(link, link)), **FIGURES), stream=None)
-    assert "the choice holds unless (1 number moved by ±20 %, each alone; 2 were not, for want of time)" in turning
+    assert "the choice holds but for these (1 number moved by ±20 %, each alone; 2 were not, for want of time)" in turning
     unproven = rendered(*page(found, moments(), Sensitivity(why_not="because"), **FIGURES), stream=None)
     assert unproven.rstrip().endswith("what the choice rests on was not looked at: because")
 
