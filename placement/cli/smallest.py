@@ -6,9 +6,10 @@ When to modify: what is said of the sizes that were tried.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TextIO
 
@@ -23,12 +24,18 @@ from placement.errors import InputError
 from placement.machines.machine import id_ranges
 from placement.planner import Outcome, SolverName, load_solver, plan
 from placement.program.instance import Instance
+from placement.program.needs import gib_down
 from placement.program.prices import seconds
 from placement.smallest.cards import smallest_card
 from placement.smallest.fewest import fewest_gpus
 from placement.smallest.trial import Size, Smallest, Tried
 from solvers.result import Options, Status
 from topologies.model import Topology
+
+_ON_GPUS = re.compile(r"\bon \d+ GPUs?\b")
+
+
+ALL_SEEN = "(rule reserve has no part in this: what is free here is all that torch sees of a card)"
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,14 @@ def page(size: Size, found: Smallest, *, stream: TextIO | None) -> str:
         do = "does" if smaller.gpus == 1 or size is Size.CARD else "do"
         lines.append(Text(f"{_what(size, smaller)} {do} not do because"))
         lines += [Padding(Text(why), (0, 0, 0, 2)) for why in smaller.why_not]
+        if not any("reserve" in why for why in smaller.why_not) and any("GiB" in why for why in smaller.why_not):
+            lines.append(Padding(Text(ALL_SEEN), (0, 0, 0, 2)))
+    if size is Size.CARD:
+        lines.append(
+            Text("memory: what its driver counts; for plans: what torch sees of it, less rule reserve, which is what a role finds there")
+        )
+    if any("(rule supported)" in why for row in found.tried for why in row.why_not):
+        lines.append(Text("rule supported: cards must run what the workload asks for; --rules supported=off takes them all the same"))
     lines += map(Text, found.notes)
     return rendered(*lines, stream=stream)
 
@@ -121,17 +136,40 @@ def _heading(size: Size, found: Smallest) -> str:
 
 
 def _table(size: Size, found: Smallest) -> Table:
-    columns = [("GPUs", "right")] if size is Size.GPUS else [("card", "left"), ("memory", "right")]
+    columns = [("GPUs", "right")] if size is Size.GPUS else [("card", "left"), ("memory", "right"), ("for plans", "right")]
     table = new_table(*columns, ("fits", "left"), ("shortest step", "right"), ("why not", "left"), prose=["why not"])
-    for k, row in enumerate(found.tried):
-        table.add_row(*_first(size, row), _fits(row), _step(row), _why(found, k, row))
+    for those in _alike(size, found):
+        k, row = those[0]
+        first = _first(size, [each for _, each in those])
+        why = _why(found, k, row)
+        table.add_row(*first, _fits(row), _step(row), _of_any(why, f"on {first[0]} GPUs") if len(those) > 1 else why)
     return table
 
 
-def _first(size: Size, row: Tried) -> tuple[str, ...]:
+def _of_any(why: str, on: str = "") -> str:
+    """Return *why* with *on* in place of the number of GPUs that it is said of: for numbers that do not do for one reason."""
+    return _ON_GPUS.sub(on, why)
+
+
+def _alike(size: Size, found: Smallest) -> list[list[tuple[int, Tried]]]:
+    """Return the rows with their index: numbers of GPUs, one after the other, that do not do for the same reason stand together."""
+    groups: list[list[tuple[int, Tried]]] = []
+    for k, row in enumerate(found.tried):
+        last = groups[-1][-1] if groups else None
+        is_same = last is not None and row.fits is last[1].fits is False and row.gpus == last[1].gpus + 1
+        if size is Size.GPUS and last is not None and is_same and _of_any(_why(found, k, row)) == _of_any(_why(found, *last)):
+            groups[-1].append((k, row))
+        else:
+            groups.append([(k, row)])
+    return groups
+
+
+def _first(size: Size, rows: Sequence[Tried]) -> tuple[str, ...]:
+    row = rows[0]
     if size is Size.CARD:
-        return row.card or "", f"{(row.memory_mib or 0) / 1024:.1f} GiB"
-    return (str(row.gpus),)
+        room = "–" if row.question is None else gib_down(min(row.question.machine.room_mib))
+        return row.card or "", f"{(row.memory_mib or 0) / 1024:.1f} GiB", room
+    return (id_ranges(each.gpus for each in rows),)
 
 
 def _what(size: Size, row: Tried) -> str:

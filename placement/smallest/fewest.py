@@ -18,7 +18,7 @@ from placement.program.lower import lower
 from placement.program.menu import menu
 from placement.program.needs import gpus
 from placement.program.sets import twin_classes
-from placement.smallest.trial import UNKNOWN, Smallest, Trial, Tried, reason
+from placement.smallest.trial import UNKNOWN, Smallest, Trial, Tried, of_menus, reason
 from solvers.result import Options, Solve, Status
 
 MOST_SETS = 300
@@ -52,7 +52,7 @@ def fewest_gpus(instance: Instance, solve: Solve, options: Options) -> Smallest:
         if size in skipped:
             continue
         rows = [trial.run(_only(instance, on), on) for on in these]
-        tried.append(replace(_best(rows), sets=len(rows)))
+        tried.append(of_menus(replace(_best(rows), sets=len(rows))))
         if answer is None and tried[-1].fits:
             answer = len(tried) - 1
             skipped = _too_many({larger: len(listed) for larger, listed in by_size.items() if larger > size})

@@ -17,6 +17,8 @@ from placement.program.lower import Lowered, lower
 from placement.program.menu import Menu, menu, sizes
 from placement.program.needs import gpus, need
 from placement.program.proving import proven_for, verified
+from placement.smallest.menus import beyond_menu
+from placement.workloads.workload import Role
 from solvers.problem import Problem
 from solvers.result import Options, Result, Solve, Status
 
@@ -137,7 +139,8 @@ class Trial:
             # As if there were no other GPUs: that they are not used explains nothing here.
             alone = question.replace(machine=replace(question.machine, unusable={}))
             lines = clash(alone, menu(alone), self.solve, deadline=self.deadline)
-            tried[below] = replace(tried[below], why_not=lines)
+            tried[below] = of_menus(replace(tried[below], why_not=lines, question=alone))
+            tried[below] = replace(tried[below], question=question)
         return Smallest(tuple(tried), answer, below, tuple(notes))
 
 
@@ -153,6 +156,21 @@ def reason(question: Instance, tables: Menu, problem: Problem) -> str:
         if not sizes(role, usable):
             asked = f"at least {gpus(role.min_gpus)}" if role.min_gpus else "other numbers of GPUs"
             return f"the workload gives {role.name} {asked}"
-    alone = (need(question, tables, role, problem) for role in tables.roles)
-    lacking = next((n.says for n in alone if n.says and not n.counts), None)
-    return lacking or "every role has room, but not all of them beside each other under the rules"
+    lacking = _lacking(question, tables, problem)
+    return lacking[1] if lacking else "every role has room, but not all of them beside each other under the rules"
+
+
+def of_menus(row: Tried) -> Tried:
+    """Return *row*, which does not fit, with the menu that leaves a role without room, if it is one that does."""
+    if row.question is None or row.fits is not False or not any("GiB" in why for why in row.why_not):
+        return row
+    tables = menu(row.question)
+    lacking = _lacking(row.question, tables, lower(row.question, tables).problem)
+    more = beyond_menu(row.question, lacking[0]) if lacking is not None else ""
+    return replace(row, why_not=(*row.why_not, more)) if more else row
+
+
+def _lacking(question: Instance, tables: Menu, problem: Problem) -> tuple[Role, str] | None:
+    """Return the first role that finds no group by itself, and why."""
+    alone = ((role, need(question, tables, role, problem)) for role in tables.roles)
+    return next(((role, n.says) for role, n in alone if n.says and not n.counts), None)

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from conftest_placement import actor, ask, critic, job, machine, questions, ref, two_switches
+from conftest_placement import actor, ask, critic, job, machine, questions, ref, rollout, two_switches
 from hypothesis import given, settings
 
 from placement.machines.machine import NOT_NEEDED
@@ -18,12 +18,13 @@ from placement.smallest import fewest as module
 from placement.smallest.cards import cannot_run, smallest_card, with_card
 from placement.smallest.fewest import fewest_gpus
 from placement.smallest.trial import Size, Smallest
-from placement.workloads.workload import Precision
+from placement.workloads.workload import Engine, Precision, Role, RoleName
 from solvers import cpsat, exhaustive
 from solvers.result import Options, Status
 from topologies.cards import card_of, cards, find_card
 
 OPTIONS = Options()
+SHARE = 0.09
 
 
 def fewest(question, solve=cpsat.solve, **options):
@@ -95,6 +96,22 @@ def test_cards_that_cannot_run_the_job_are_never_enough():
     found = fewest(ask(machine("NV2", 2, "v100-32gb"), job(actor(precision=(Precision.BF16,)))))
     assert (found.answer, found.below, found.is_proven) == (None, 1, True)
     assert any("(rule supported)" in why for why in found.tried[1].why_not)
+
+
+def test_a_menu_that_leaves_no_room_is_named():
+    """An engine that may take 3.5 GiB of a card of 40, with 2.3 GiB of weights: its menu has tp 1 alone, and tp 2 halves them."""
+    engine = Role(RoleName.ROLLOUT, actor().model, Engine.VLLM, rollout=rollout(1, share=SHARE))
+    named = "the menu of rollout stops at tp 1: with tp 2 it has room"
+
+    def asked(*tp):
+        work = job(actor(rollout=None), engine.replace(rollout=rollout(*tp, share=SHARE)))
+        return fewest(ask(machine("NV12", 3, "a100-40gb"), work, "guide"))
+
+    narrow, wide = asked(1), asked(1, 2)
+    assert [row.fits for row in narrow.tried] == [False, False, False]
+    assert [row.fits for row in wide.tried] == [False, False, True]
+    assert [named in row.why_not for row in narrow.tried] == [False, True, True]
+    assert not any("stops at tp" in why for row in wide.tried for why in row.why_not)
 
 
 def test_hidden_gpus_are_not_counted():
@@ -221,12 +238,13 @@ def test_cards_that_cannot_run_the_job_are_named_with_the_reason():
     work = job(actor(precision=(Precision.BF16,)))
     found = smallest_on(machine("NV12", 1), work)
     named = {row.card: row.why_not for row in found.tried if any("(rule supported)" in why for why in row.why_not)}
-    assert named["v100-16gb"] == ("actor asks for bf16 (compute capability 8.0); the card has 7.0 (rule supported)",)
+    (why,) = named["v100-16gb"]
+    assert why.startswith("actor asks for bf16 (`actor.precision`), which needs compute capability 8.0; the card has 7.0: write `")
     assert all(not row.fits for row in found.tried if row.card in named)
     free = smallest_on(machine("NV12", 1), work, "guide,supported=off")
     assert not any("(rule supported)" in why for row in free.tried for why in row.why_not)
-    generates = "actor runs on vllm, which needs compute capability 7.0; the card has 6.0 (rule supported)"
-    assert cannot_run(find_card("p100-16gb"), job(actor())) == generates
+    generates = "actor runs on vllm (`actor.rollout.engine`), which needs compute capability 7.0; the card has 6.0: take cards of 7.0 or"
+    assert cannot_run(find_card("p100-16gb"), job(actor())).startswith(generates)
     assert cannot_run(find_card("p100-16gb"), job(ref())) is None
 
 
