@@ -54,6 +54,20 @@ def test_the_page_is_what_it_was(size, machine, workload):
     assert shown(size, machine, workload) == (GOLDEN / f"smallest-{size}.txt").read_text(encoding="utf-8")
 
 
+def test_numbers_of_gpus_that_do_not_do_for_one_reason_stand_together():
+    def no(gpus, why):
+        return Tried(gpus, tuple(range(gpus)), None, None, False, None, (why,), None)
+
+    rows = (no(1, "ref on 1 GPU: too small"), no(2, "ref on 2 GPUs: too small"), no(3, "ref on 3 GPUs: too small"), no(4, "other"))
+    assert page(Size.GPUS, Smallest(rows, None, None, ()), stream=None) == """\
+the job fits on none of these:
+GPUs  fits  shortest step  why not
+─────────────────────────────────────────────────────
+ 1-3  no                –  ref on 1-3 GPUs: too small
+   4  no                –  other
+"""
+
+
 def run(**changes):
     """Run the command in this process."""
     options = {
