@@ -30,8 +30,7 @@ def turning(turns: Sequence[Turn], band_percent: float) -> Iterator[RenderableTy
         yield _table(those, band_percent)
     if any(turn.costly is not None and turn.costly.becomes != turn.turned.becomes for turn in turns):
         yield Text(
-            f"before staying costs more than {band_percent:g} % another plan than the one named can come out, which gains no more (--json "
-            "has both)"
+            f"where staying loses no more than {band_percent:g} % yet, another plan than the one named can come out (--json has both)"
         )
 
 
@@ -52,15 +51,15 @@ def _instead(turn: Turn) -> Change:
 
 
 def _table(turns: Sequence[Turn], band_percent: float) -> Table:
-    band = [(f"costs over {band_percent:g} % from", "right")] if any(turn.costly is not None for turn in turns) else []
+    band = [(f"loss over {band_percent:g} % from", "right")] if any(turn.costly is not None for turn in turns) else []
     columns = [("number", "left"), ("now", "right"), ("holds to", "right"), ("turns at", "right"), *band]
-    table = new_table(*columns, ("to stay costs at the end", "left"), prose=["number", "to stay costs at the end"])
+    table = new_table(*columns, ("loss at the end", "left"), prose=["number", "loss at the end"])
     for turn in turns:
         q = turn.quantity
         unit = f", {q.unit}" if q.unit else ""
         costly = "–" if turn.costly is None else q.amount(turn.costly.factor)
         table.add_row(
-            f"  {q.name}{unit}",
+            f"{q.name}{unit}",
             q.amount(1),
             q.amount(turn.holds_at),
             q.amount(turn.turned.factor),

@@ -196,12 +196,12 @@ def test_turns_to_one_plan_stand_under_it():
     plain = Turn(uplink(), 1.19, Change(1.2, ("ref moves to GPUs 4-7",), 0.004), Change(1.2, ("ref moves to GPUs 4-7",), 0.004))
     assert said(costly, plain) == """\
   ref moves to GPUs 4-7, when
-number        now  holds to  turns at  costs over 2 % from  to stay costs at the end
-────────────────────────────────────────────────────────────────────────────────────
-  PCIe, GB/s   25     19.75      19.5                18.75  5.1 % at 12.5
-  PCIe, GB/s   25     29.75        30                    –  0.4 % at 30
-before staying costs more than 2 % another plan than the one named can come out, which gains no more
-(--json has both)
+number      now  holds to  turns at  loss over 2 % from  loss at the end
+────────────────────────────────────────────────────────────────────────
+PCIe, GB/s   25     19.75      19.5               18.75  5.1 % at 12.5
+PCIe, GB/s   25     29.75        30                   –  0.4 % at 30
+where staying loses no more than 2 % yet, another plan than the one named can come out (--json has
+both)
 """
     assert not costly.is_inside(0.02)
     assert costly.is_inside(0.06)
@@ -212,9 +212,9 @@ def test_a_turn_that_leaves_no_room_or_no_plan_or_the_objective_says_so():
     gone = Change(1.2, (), None)
     assert said(Turn(uplink(), 1.19, gone, gone)) == """\
   there is no plan, when
-number        now  holds to  turns at  to stay costs at the end
-───────────────────────────────────────────────────────────────
-  PCIe, GB/s   25     29.75        30  no plan at 30
+number      now  holds to  turns at  loss at the end
+────────────────────────────────────────────────────
+PCIe, GB/s   25     29.75        30  no plan at 30
 """
     assert loss(Change(1.2, ("actor: offload between",), None)) == "no room to stay"
     more = Change(1.2, ("actor moves to GPU 0",), -0.1, (2, 1))
