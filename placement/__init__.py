@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from placement.errors import InputError as InputError
     from placement.errors import OutputError as OutputError
     from placement.errors import PlacementError as PlacementError
+    from placement.errors import PreflightError as PreflightError
     from placement.errors import SolverBug as SolverBug
     from placement.machines.sources import read_machine as read_machine
     from placement.maps.devicemap import dump as dump
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from placement.program.instance import Instance as Instance
     from placement.program.instance import Objective as Objective
     from placement.program.instance import make_instance as make_instance
+    from placement.verifying.preflight import preflight as preflight
     from placement.workloads.rules import parse_rules as parse_rules
     from solvers.result import Options as Options
     from topologies.errors import TopologyError as TopologyError
@@ -39,6 +41,7 @@ _HOME = {
     "OutputError": "placement.errors",
     "Plan": "placement.plans",
     "PlacementError": "placement.errors",
+    "PreflightError": "placement.errors",
     "SolverBug": "placement.errors",
     "SolverName": "placement.planner",
     "TopologyError": "topologies.errors",
@@ -49,6 +52,7 @@ _HOME = {
     "make_instance": "placement.program.instance",
     "parse_rules": "placement.workloads.rules",
     "plan": "placement.planner",
+    "preflight": "placement.verifying.preflight",
     "read_machine": "placement.machines.sources",
 }
 

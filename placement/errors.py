@@ -5,7 +5,8 @@ The error tree: ``except placement.PlacementError`` catches whatever a user can 
 
     PlacementError
     ├─ InputError(ValueError)      the user's file, name or option is wrong; exit 2
-    │  └─ MachineError             … of a machine: also a `topologies.errors.TopologyError`
+    │  ├─ MachineError             … of a machine: also a `topologies.errors.TopologyError`
+    │  └─ PreflightError           this process is not where the map has it
     ├─ OutputError(OSError)        the result cannot be written; exit 2
     └─ SolverBug(RuntimeError)     the checker disagrees with a solver: our bug, reported loudly; exit 70
 
@@ -44,6 +45,10 @@ class InputError(PlacementError, ValueError):
 
 class MachineError(InputError, TopologyError):
     """A description of a machine cannot be read, or describes none that can exist."""
+
+
+class PreflightError(InputError):
+    """A process of a job is not where the device map has it: what differs, and how to start it right."""
 
 
 class OutputError(PlacementError, OSError):

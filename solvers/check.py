@@ -157,6 +157,13 @@ def _broken_pairs(problem: Problem, answer: Answer) -> Iterator[str]:
     for a, b in problem.together:
         if answer.groups[a] != answer.groups[b]:
             yield f"items {a} and {b} must be together and take groups {answer.groups[a]} and {answer.groups[b]}"
+    chosen = _chosen(problem, answer)
+    for a, b in problem.alike:
+        if held[a] & held[b] and chosen[a][0].kind != chosen[b][0].kind:
+            yield f"items {a} and {b} share devices and take options of the kinds {chosen[a][0].kind} and {chosen[b][0].kind}"
+    meeting = {(a, b) for a, b in itertools.combinations(range(len(held)), 2) if held[a] & held[b]}
+    if problem.patterns and meeting not in problem.patterns:
+        yield f"the pairs of items that overlap are {sorted(meeting)}, which is none of the patterns"
 
 
 def _broken_sharing(problem: Problem, answer: Answer) -> Iterator[str]:

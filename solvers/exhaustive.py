@@ -120,6 +120,8 @@ class _Run:
 
     def _hand_out(self, taken: tuple[int, ...]) -> None:
         """Give the next item each of its groups in turn."""
+        if not self._is_in_a_pattern(taken):
+            return
         case = _Case(self, taken)
         if len(taken) == len(self.problem.items):
             case.search()
@@ -127,6 +129,13 @@ class _Run:
             for g in self.problem.items[len(taken)].groups:
                 if all(self._may_stand(j, h, len(taken), g) for j, h in enumerate(taken)):
                     self._hand_out((*taken, g))
+
+    def _is_in_a_pattern(self, taken: tuple[int, ...]) -> bool:
+        """Whether some pattern has, of the pairs of items that have groups, just those that overlap."""
+        own = [set(self.problem.groups[g].devices) for g in taken]
+        meeting = {(a, b) for b in range(len(own)) for a in range(b) if own[a] & own[b]}
+        among = ({pair for pair in pattern if pair[1] < len(own)} for pattern in self.problem.patterns)
+        return not self.problem.patterns or meeting in among
 
     def _may_stand(self, j: int, h: int, i: int, g: int) -> bool:
         problem = self.problem
@@ -264,6 +273,8 @@ class _Case:
         i, listed = self.slots[at]
         assert listed is not None
         for o, option, us in listed.options:
+            if not self._is_alike(at, option, taken):
+                continue
             self._choose(
                 at + 1,
                 [*taken, o],
@@ -273,6 +284,19 @@ class _Case:
                 preference - listed.preference + option.preference,
                 _exchanged(needs, i, listed.host, option.host),
             )
+
+    def _is_alike(self, at: int, option: Option, taken: Sequence[int]) -> bool:
+        """Whether *option* of the slot *at* is of the kind of those that the items beside it have taken."""
+        i = self.slots[at][0]
+        if at > 0 and self.slots[at - 1][0] == i:
+            return True
+        firsts = {j: k for k, (j, _) in reversed(list(enumerate(self.slots[:at])))}
+        return all(
+            self.problem.items[j].slots[0][taken[firsts[j]]].kind == option.kind
+            for pair in self.problem.alike
+            for j in pair
+            if i in pair and j in firsts and self.devices[i] & self.devices[j]
+        )
 
     # ── terms ───────────────────────────────────────────────────────────────────────────────────────────────────
 

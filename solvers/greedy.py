@@ -143,7 +143,7 @@ class _Search:
                 items = (first, *more)
                 if not any(a in items and b in items for a, b in self.problem.apart) and not any(
                     (a in items) != (b in items) for a, b in self.problem.together
-                ):
+                ) and is_pool_of_a_pattern(self.problem, items):
                     yield items
 
     def _may_be_alone(self, item: int) -> bool:
@@ -188,6 +188,12 @@ class _Search:
         memory_left.reverse()
         best: tuple[int, tuple[tuple[int, Option], ...]] | None = None
         nodes = OPTION_NODES
+        first_slot = list(itertools.accumulate((len(self.slots[i]) for i in items), initial=0))
+        alike = {
+            first_slot[max(items.index(a), items.index(b))]: first_slot[min(items.index(a), items.index(b))]
+            for a, b in self.problem.alike
+            if a in items and b in items
+        }
 
         def choose(at: int, us: int, memory: Sequence[int], taken: tuple[tuple[int, Option], ...]) -> None:
             nonlocal best, nodes
@@ -198,6 +204,8 @@ class _Search:
             for more, o, option in slots[at]:
                 if nodes <= 0 or (best is not None and us + more + time_left[at + 1] >= best[0]):
                     return
+                if at in alike and taken[alike[at]][1].kind != option.kind:
+                    continue
                 grown = [m + option.memory[p] for p, m in zip(phases, memory, strict=True)]
                 if all(m + memory_left[at + 1][p] <= room for p, m in zip(phases, grown, strict=True)):
                     choose(at + 1, us + more, grown, (*taken, (o, option)))
@@ -231,6 +239,13 @@ def _by_profile(
             of_profile.setdefault(option.profile, []).append((spent, o, option))
         listed.append({profile: sorted(entries, key=lambda e: e[:2]) for profile, entries in of_profile.items()})
     return listed
+
+
+def is_pool_of_a_pattern(problem: Problem, items: Sequence[int]) -> bool:
+    """Whether *items* are a pool in some pattern: all of them overlap, and none with another."""
+    inside = set(itertools.combinations(items, 2))
+    touching = ({(a, b) for a, b in pattern if a in items or b in items} for pattern in problem.patterns)
+    return not problem.patterns or inside in touching
 
 
 def _lanes(problem: Problem) -> bool:

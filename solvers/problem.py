@@ -11,6 +11,8 @@ An answer is **right** when
 
 * each item's group is one of those it may take, and each option has the profile of that group;
 * items of an *apart* pair have no device in common, items of a *together* pair have the same group;
+* where there are *patterns*, the pairs of items that overlap are exactly those of one of them;
+* items of an *alike* pair that overlap take, in their first slots, options of the same kind;
 * with `Sharing.POOL`, overlapping items have the same devices; items with the same devices have the same group
   (one rank order per pool), under either `Sharing`;
 * on every device d, in every phase p, the memory of the items that hold d fits: ``Σ memory(i, p) ≤ room(d)``, where ``room(d)``
@@ -49,6 +51,7 @@ When to modify: a new kind of *constraint or cost*; then `check`, `exhaustive` a
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -148,6 +151,8 @@ class Option:
         How far down the menus it stands; 0 is what the user named first.
     host
         MiB of host memory for each device of the group, per moment of the problem.
+    kind
+        Label that options of `Problem.alike` items must share.
     """
 
     profile: int
@@ -156,6 +161,7 @@ class Option:
     soft: int = 0
     preference: int = 0
     host: tuple[int, ...] = ()
+    kind: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +255,10 @@ class Problem:
         Width of the band, parts per million of T*.
     primary
         The term that comes first; one of `PRIMARIES`.
+    patterns
+        Which pairs of items may overlap together: sets of pairs (a, b), a < b; empty where any may.
+    alike
+        Pairs of items that must agree in the kind of their (first) options where they overlap.
     hosts
         Memory of each host that a plan may use, MiB, None where it is not known; empty where host memory is no matter.
     moments
@@ -268,6 +278,8 @@ class Problem:
     phases: int
     apart: tuple[tuple[int, int], ...] = ()
     together: tuple[tuple[int, int], ...] = ()
+    patterns: tuple[frozenset[tuple[int, int]], ...] = ()
+    alike: tuple[tuple[int, int], ...] = ()
     sharing: Sharing = Sharing.POOL
     transfers: tuple[Transfer, ...] = ()
     soft_pairs: tuple[SoftPair, ...] = ()
@@ -302,8 +314,11 @@ class Problem:
         for operation in self.operations:
             if not (0 <= operation.item < k and 0 <= operation.stage < len(self.stages)):
                 raise ValueError(f"{operation} names an item or a stage that does not exist")
-        pairs = [*self.apart, *self.together, *((p.first, p.second) for p in self.soft_pairs)]
+        pairs = [*self.apart, *self.together, *self.alike, *((p.first, p.second) for p in self.soft_pairs)]
         pairs += [(t.source, t.target) for t in self.transfers]
+        for a, b in itertools.chain.from_iterable(self.patterns):
+            if not 0 <= a < b < k:
+                raise ValueError(f"a pattern has the pair {a}, {b}, which does not name two items of {k} in order")
         for a, b in pairs:
             if not (0 <= a < k and 0 <= b < k) or a == b:
                 raise ValueError(f"the pair {a}, {b} does not name two items of {k}")

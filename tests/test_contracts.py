@@ -18,6 +18,7 @@ PUBLIC = [
     "OutputError",
     "PlacementError",
     "Plan",
+    "PreflightError",
     "SolverBug",
     "SolverName",
     "TopologyError",
@@ -28,6 +29,7 @@ PUBLIC = [
     "make_instance",
     "parse_rules",
     "plan",
+    "preflight",
     "read_machine",
 ]
 
@@ -58,6 +60,11 @@ def imported(code: str) -> set[str]:
             "import placement",
             {"ortools", "networkx", "yaml", "pydantic", "typer", "rich", "numpy"},
             id="import placement",
+        ),
+        pytest.param(
+            "import placement; placement.preflight",
+            {"ortools", "networkx", "pydantic", "typer", "rich", "numpy", "torch", "ray"},
+            id="preflight",
         ),
         pytest.param(
             "import topologies.read", {"ortools", "networkx", "yaml", "pydantic", "numpy"}, id="reading"

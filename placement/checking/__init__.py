@@ -27,6 +27,7 @@ from placement.checking.groups import group_problems
 from placement.checking.hosts import host_problems
 from placement.checking.proof import proof_problems
 from placement.checking.record import record_problems
+from placement.checking.target import target_problems
 from placement.plans import Plan
 from placement.program.instance import Instance
 
@@ -44,6 +45,7 @@ def problems(plan: Plan, instance: Instance) -> list[str]:
     found += record_problems(plan, instance)
     found += group_problems(plan, instance)
     found += domain_problems(plan, instance)
+    found += target_problems(plan, instance)
     chosen = list(choice_problems(plan, instance))
     found += chosen
     costs, refused = demands(plan, instance) if not chosen else ({}, ())

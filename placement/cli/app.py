@@ -22,6 +22,7 @@ from placement.cli.parameters import (
     SMALLEST,
     SOLVERS,
     SOURCES,
+    TARGETS,
     AsJson,
     Command,
     Force,
@@ -87,6 +88,15 @@ def plan(
             f"Presets: {', '.join(PRESETS)}; all compares them. `placement catalog rules` says what they mean.",
         ),
     ] = None,
+    target: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            metavar="NAME",
+            help="The framework or launcher that is to run the plan: what it can express holds (rule target). `placement catalog targets` "
+            "lists them.",
+            autocompletion=completes(TARGETS),
+        ),
+    ] = None,
     objective: Annotated[
         str, typer.Option(metavar=among(OBJECTIVES), help="What comes first.", autocompletion=completes(OBJECTIVES))
     ] = "step",
@@ -146,6 +156,7 @@ def plan(
         visible=visible,
         host_memory_mib=None if host_memory is None else options.memory_mib("--host-memory", host_memory),
         rules=rules or [],
+        target=None if target is None else options.choice("--target", target, TARGETS),
         objective=options.choice("--objective", objective, OBJECTIVES),
         smallest=None if smallest is None else options.choice("--smallest", smallest, SMALLEST),
         within_percent=options.percentage("--within", within),
@@ -158,6 +169,62 @@ def plan(
         force=force,
         as_json=as_json,
     )
+
+
+@app.command(cls=Command)
+def emit(
+    source: Annotated[str, typer.Argument(metavar="MAP", help="A device map that `placement plan` wrote; - is standard input.")],
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The framework or launcher: `placement catalog targets` lists them.",
+            autocompletion=completes(TARGETS),
+        ),
+    ],
+    target_version: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--target-version", metavar="V", help="Its version, where files differ; the usual one is its newest."),
+    ] = None,
+    directory: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("-d", "--directory", metavar="DIR", help="The folder for the files; it is made if it is not there."),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> int:
+    """Write the files from which a framework or launcher starts the map."""
+    from placement.cli import emit as command
+    from placement.cli import options
+
+    return command.run(
+        source,
+        target=options.choice("--target", target, TARGETS),
+        version=target_version,
+        directory=directory,
+        force=force,
+        as_json=as_json,
+    )
+
+
+@app.command(cls=Command)
+def verify(
+    source: Annotated[str, typer.Argument(metavar="MAP", help="The device map that the job was started from.")],
+    role: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="ROLE", help="The role of this process; by default what PLACEMENT_ROLES says, else the map's only pool."),
+    ] = None,
+    host: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="NAME", help="Which host of the map this is; by default what PLACEMENT_HOST says, else its own name."),
+    ] = None,
+    time_limit: Annotated[str, typer.Option(metavar="S", help="Seconds in which ranks, or nodes of Ray, must answer.")] = "60",
+) -> int:
+    """Inside a running job (torchrun, Ray, or one process): is every rank on the GPU that the map has for it?"""
+    from placement.cli import options
+    from placement.cli import verify as command
+
+    return command.run(source, role=role, host=host, time_limit_s=options.seconds("--time-limit", time_limit))
 
 
 @app.command(cls=Command, short_help="What a plan rests on, and what fills its GPUs.")

@@ -19,6 +19,10 @@ SMALLEST = ("gpus", "card")
 SOLVERS = ("cpsat", "exhaustive", "greedy")
 PRESETS = ("guide", "minimal", "strict", "four", "colocate", "free")
 SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets", "constants")
+TARGETS = (
+    "verl-stock", "verl", "roll", "rlinf", "openrlhf", "trl", "prime-rl", "areal", "nemo-rl", "skyrl", "slime",
+    "deepspeed", "ray", "kubernetes", "torchrun", "accelerate", "slurm", "env",
+)  # fmt: skip
 SCHEMAS = ("workload",)
 SOURCES = (
     "a file, - (standard input), a shipped name, or live; several of one machine joined by + (topo.txt+gpus.csv), one of several "

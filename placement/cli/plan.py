@@ -24,6 +24,8 @@ from placement.planner import Outcome, SolverName, plan
 from placement.program.instance import Instance, Objective, make_instance
 from placement.text.output import json_text, refuse_unwritable, write_file, write_stdout
 from placement.workloads.rules import Rules, parse_rules
+from placement.workloads.target_rules import target_rules
+from placement.workloads.workload import Workload
 from solvers.result import Options, Status
 from topologies.model import Topology
 
@@ -36,6 +38,7 @@ def run(
     visible: str | None,
     host_memory_mib: int | None = None,
     rules: list[str],
+    target: str | None = None,
     objective: str,
     smallest: str | None = None,
     within_percent: float,
@@ -77,6 +80,7 @@ def run(
     found = kinds.reading("topology", source or "", lambda: machine(source, cards=cards, say=note))
     for warning in found.topology.warnings:
         note(f"warning: {warning}")
+    specs = [*_of_target(target, job), job.rules or "", *rules]
     ids = visible_gpus(visible, found)
     hosts = found.topology if host_memory_mib is None else with_memory(found.topology, host_memory_mib, say=note)
     overrides = _constants(constants)
@@ -96,13 +100,13 @@ def run(
     if presets:
         from placement.cli.presets import compare
 
-        return compare([job.rules or "", *rules], ask, SolverName(solver), options, as_json=as_json)
+        return compare(specs, ask, SolverName(solver), options, as_json=as_json)
     if smallest is not None:
-        chosen = parse_rules(job.rules or "", *rules)
+        chosen = parse_rules(*specs)
         looked = inverse.look(smallest, hosts, lambda machine: ask(chosen, machine), SolverName(solver), options)
         outcome, question = inverse.answer(looked, SolverName(solver), options)
         return _report(outcome, question, output=output, force=force, as_json=as_json, beside=inverse.document(looked))
-    question = ask(parse_rules(job.rules or "", *rules))
+    question = ask(parse_rules(*specs))
     if calibrate is not None:
         from placement.cli.calibrate import calibrated
 
@@ -124,6 +128,15 @@ def _constants(path: Path | None) -> tuple[Override, ...]:
     for each in found or ():
         note(overridden(each))
     return found or ()
+
+
+def _of_target(target: str | None, job: Workload) -> list[str]:
+    """Return the rules that go with *target*: what it can express, and its reading of isolation."""
+    if target is None:
+        return []
+    known = target_rules(target)
+    preset = None if known is None else known.presets[0 if job.is_hybrid else 1]
+    return [*filter(None, [preset]), f"target={target}"]
 
 
 def _report(

@@ -65,7 +65,7 @@ def probe_cluster(address: str, source: str = sources.LIVE) -> tuple[dict[str, T
         import ray
     except ImportError:
         raise InputError(f"--ray needs the package ray, which is not installed: {INSTALL}") from None
-    _refuse_deaf(address)
+    refuse_deaf(address, "--ray")
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False, runtime_env=_our_code())
     except (Exception, SystemExit) as error:  # Ray raises many kinds, some of them plain
@@ -82,8 +82,15 @@ def probe_cluster(address: str, source: str = sources.LIVE) -> tuple[dict[str, T
     return machines, warnings
 
 
-def _refuse_deaf(address: str) -> None:
-    """Refuse an address at which nothing listens: Ray would try it for a minute, and then print a trace."""
+def refuse_deaf(address: str, said_by: str) -> None:
+    """
+    Refuse an address at which nothing listens: Ray would try it for a minute, and then print a trace.
+
+    Raises
+    ------
+    InputError
+        If nothing listens there; *said_by* is what gave the address.
+    """
     match = _ADDRESS.fullmatch(address)
     if match is None:
         return
@@ -91,7 +98,7 @@ def _refuse_deaf(address: str) -> None:
         socket.create_connection((match["host"].strip("[]"), int(match["port"])), timeout=CONNECT_S).close()
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"--ray: no Ray cluster answers at {address} ({reason})") from None
+        raise InputError(f"{said_by}: no Ray cluster answers at {address} ({reason})") from None
 
 
 def _our_code() -> dict[str, Any]:

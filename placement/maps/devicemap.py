@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from placement import plans
 from placement.errors import InputError
-from placement.plans import Plan
+from placement.plans import Plan, RolePlan
 from placement.text.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from placement.text.strict_yaml import Document
 
 Path = tuple[str | int, ...]
 """Keys and list positions from the top of a map to a value."""
@@ -60,6 +63,24 @@ def load(text: str, *, name: str = "<map>") -> Plan:
     except _Damaged as error:
         raise document.error(f"the device map is damaged: {error}", error.path, key=error.at_key) from None
     return plan
+
+
+def read_roles(document: Document) -> Mapping[str, RolePlan]:
+    """
+    Return how roles run, as the key ``roles`` of a device map says.
+
+    Raises
+    ------
+    InputError
+        If the key is missing, or what it says is none; the message has line and column.
+    """
+    roles = document.data.get("roles")
+    if not isinstance(roles, Mapping):
+        raise document.error("the map does not say how roles run (roles): write it anew with `placement plan -o FILE`")
+    try:
+        return {str(name): _typed(RolePlan, role, ("roles", name)) for name, role in roles.items()}
+    except _Damaged as error:
+        raise document.error(f"the device map is damaged: {error}", error.path, key=error.at_key) from None
 
 
 class _Damaged(ValueError):

@@ -78,10 +78,14 @@ def candidates(
     complete = chosen.is_complete
     tps = tuple(sorted({tp for tp in tp_sizes if tp > 1}))
     cutter = _Cutter(machine, tps, contiguity=rules.contiguity)
+    is_ascending = rules.expressible is not None and rules.expressible.is_ascending
     found: list[Candidate] = []
     left = MAX_CUTS_IN_ALL
     for k, gpus in enumerate(chosen.listed):
-        offers, exhaustive, spent = cutter.orders(gpus, at_most=min(MAX_CUTS, left // (len(chosen.listed) - k)))
+        if is_ascending:
+            offers, exhaustive, spent = [(gpus, cutter.offer(gpus, [tp for tp in tps if len(gpus) % tp == 0]))], True, 0
+        else:
+            offers, exhaustive, spent = cutter.orders(gpus, at_most=min(MAX_CUTS, left // (len(chosen.listed) - k)))
         left -= spent
         complete = complete and exhaustive
         base = _base_hardware(machine, gpus)

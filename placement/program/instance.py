@@ -17,6 +17,7 @@ from placement.constants.table import Constants, Override, link_rates, overridde
 from placement.errors import InputError
 from placement.machines.machine import Machine, resolve
 from placement.workloads.rules import Rules, parse_rules
+from placement.workloads.target_fit import fitted
 from placement.workloads.workload import Workload
 from topologies.model import Topology
 
@@ -125,6 +126,9 @@ def make_instance(
         raise InputError("no role of the workload needs a GPU: there is nothing to place")
     if not 0 <= within_percent <= 100:
         raise InputError(f"--within takes a percentage from 0 to 100, not {within_percent:g}")
+    if (target := rules.expressible) is not None and rules.sharing == "partial" and not target.is_partial:
+        raise InputError(f"target {target.name} shares all GPUs of two roles or none: leave out the rule sharing=partial")
+    workload = fitted(workload, target)
     kept = constants_file.normal(overrides)
     c = overridden(kept)
     machine = resolve(topology, rules, visible=visible, not_needed=not_needed, constants=c, rates=link_rates(kept))

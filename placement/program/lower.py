@@ -19,9 +19,10 @@ from placement.machines.machine import Machine
 from placement.memory.host_memory import moments, usable_mib
 from placement.memory.sending import sent
 from placement.program.instance import Instance, Objective
-from placement.program.menu import Menu, PricedChoice, sizes
+from placement.program.menu import Menu, PricedChoice, alike_roles, layout_kind, sizes
 from placement.workloads.dataflow import Work
 from placement.workloads.rules import Relation
+from placement.workloads.target_rules import partitions
 from placement.workloads.workload import Role, RoleName
 from solvers.problem import (
     Device,
@@ -91,6 +92,8 @@ def lower(instance: Instance, menu: Menu) -> Lowered:
         phases=len(menu.phases),
         apart=tuple(_pairs(instance, index, Relation.APART)),
         together=tuple(_pairs(instance, index, Relation.TOGETHER)),
+        patterns=_patterns(instance, index),
+        alike=tuple(itertools.combinations(sorted(index[role] for role in alike_roles(instance)), 2)),
         sharing=Sharing(instance.rules.sharing),
         transfers=tuple(_transfers(instance, menu, index)),
         soft_pairs=tuple(_soft_pairs(instance, index)),
@@ -147,7 +150,8 @@ def _item(instance: Instance, menu: Menu, role: Role) -> tuple[Item, tuple[tuple
             soft = int(part_number == 0 and hardware.gpus < least)
             for priced in menu.priced[role.name, part, profile]:
                 host = priced.host_mib if instance.machine.knows_host_memory else ()
-                options.append(Option(profile, priced.times_us, priced.memory_mib, soft, priced.preference, host))
+                kind = layout_kind(priced.choice)
+                options.append(Option(profile, priced.times_us, priced.memory_mib, soft, priced.preference, host, kind))
                 choices.append(priced)
         slots.append(tuple(options))
         meaning.append(tuple(choices))
@@ -168,6 +172,19 @@ def _pairs(instance: Instance, index: dict[RoleName, int], relation: Relation) -
     for a, b in itertools.combinations(index, 2):
         if instance.rules.relation(a, b) is relation:
             yield index[a], index[b]
+
+
+def _patterns(instance: Instance, index: dict[RoleName, int]) -> tuple[frozenset[tuple[int, int]], ...]:
+    """Rule ``target``: which roles the target can pool; nothing where it can pool any."""
+    target = instance.rules.expressible
+    if target is None:
+        return ()
+    found = {
+        frozenset(pair for pool in pools for pair in itertools.combinations(sorted(index[role] for role in pool), 2))
+        for pools in target.patterns(tuple(index))
+    }
+    every = sum(1 for _ in partitions(tuple(index)))
+    return () if len(found) == every else tuple(sorted(found, key=sorted))
 
 
 def _transfers(instance: Instance, menu: Menu, index: dict[RoleName, int]) -> Iterator[Transfer]:

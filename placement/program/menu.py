@@ -20,7 +20,7 @@ from placement.memory.host_memory import by_moment
 from placement.program.candidates import Candidate, Candidates, candidate, candidates
 from placement.program.instance import Instance
 from placement.workloads.dataflow import StagePlan, Work, dataflow
-from placement.workloads.workload import Role, RoleName
+from placement.workloads.workload import Engine, Role, RoleName
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,15 @@ class PricedChoice:
     bound_by: Mapping[Work, str]
     host_mib: tuple[int, ...]
 
-    def is_as_good_as(self, other: PricedChoice, *, on_host: bool) -> bool:
-        """Whether taking this in place of *other* makes nothing worse, in any term; *on_host*: nor on the host."""
+    def is_as_good_as(self, other: PricedChoice, *, on_host: bool, alike: bool) -> bool:
+        """
+        Whether taking this in place of *other* makes nothing worse, in any term.
+
+        *on_host*: nor on the host; *alike*: nor changes the layout, in which roles of a pool must agree.
+        """
         return (
-            self.preference <= other.preference
+            (not alike or layout_kind(self.choice) == layout_kind(other.choice))
+            and self.preference <= other.preference
             and all(a <= b for a, b in zip(self.times_us, other.times_us, strict=True))
             and all(a <= b for a, b in zip(self.memory_mib, other.memory_mib, strict=True))
             and (not on_host or all(a <= b for a, b in zip(self.host_mib, other.host_mib, strict=True)))
@@ -81,12 +86,27 @@ class Menu:
     room_mib: int
 
 
+def layout_kind(choice: Choice) -> int:
+    """Return a label of tp, pp and ep: the same for choices that lay out their model in the same way; 0 for an engine that generates."""
+    if isinstance(choice, RolloutChoice):
+        return 0
+    return (choice.tp * 10**4 + choice.pp) * 10**4 + choice.ep
+
+
 def sizes(role: Role, usable: int) -> tuple[int, ...]:
     """Return the group sizes that the user allows *role* on *usable* GPUs."""
     wanted = role.gpu_menu or range(1, usable + 1)
     low = role.min_gpus or 1
     high = role.max_gpus or usable
     return tuple(n for n in wanted if low <= n <= min(high, usable))
+
+
+def alike_roles(instance: Instance) -> tuple[RoleName, ...]:
+    """Rule ``target``: return the roles that have one layout where they share a pool."""
+    target = instance.rules.expressible
+    if target is None or not target.one_megatron_layout:
+        return ()
+    return tuple(role.name for role in instance.workload.placed if role.engine is Engine.MEGATRON)
 
 
 def menu(
@@ -212,6 +232,7 @@ def _price(
     """Return the choices worth keeping with their price."""
     kept: list[PricedChoice] = []
     on_host = instance.machine.knows_host_memory
+    alike = bool(alike_roles(instance))
     roles = tuple(placed.name for placed in instance.workload.placed)
     for choice, preference in choices(role, part, hardware, supported=instance.rules.supported):
         if instance.rules.even_batch and not isinstance(choice, RolloutChoice) and uneven(role, choice.dp, instance.workload.batch):
@@ -221,8 +242,8 @@ def _price(
             continue
         priced_choice = _priced(role, choice, preference, cost, operations, phases, roles)
         fits = max(priced_choice.memory_mib) <= room_mib
-        if fits and not any(other.is_as_good_as(priced_choice, on_host=on_host) for other in kept):
-            kept = [other for other in kept if not priced_choice.is_as_good_as(other, on_host=on_host)]
+        if fits and not any(other.is_as_good_as(priced_choice, on_host=on_host, alike=alike) for other in kept):
+            kept = [other for other in kept if not priced_choice.is_as_good_as(other, on_host=on_host, alike=alike)]
             kept.append(priced_choice)
     return tuple(kept)
 

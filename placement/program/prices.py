@@ -17,6 +17,7 @@ from placement.program.lower import Lowered, lower
 from placement.program.menu import Menu, menu
 from placement.program.proving import proven_for, verified
 from placement.workloads.rules import Relation, Rules
+from placement.workloads.workload import RoleName
 from solvers.problem import Term
 from solvers.result import Options, Result, Solve, Status, TermProof
 
@@ -43,7 +44,10 @@ def comparison(instance: Instance, tables: Menu, result: Result, solve: Solve, o
     """
     whole = [instance.machine.usable]
     together = instance.replace(rules=instance.rules.with_preset("colocate"), objective=Objective.STEP)
-    colocated = _alternative(together, lambda: menu(together, groups=whole), solve, options, deadline)
+    if (target := instance.rules.expressible) is not None and not target.pools(frozenset({frozenset(_roles(instance))})):
+        colocated = Alternative(None, f"target {target.name} cannot express it")
+    else:
+        colocated = _alternative(together, lambda: menu(together, groups=whole), solve, options, deadline)
     relaxed_rules = lifted_rules(instance)
     lifted = tuple(name for name in instance.rules.of_choice if name not in relaxed_rules.of_choice)
     if not lifted:
@@ -119,7 +123,7 @@ def _why_not(instance: Instance, result: Result, colocated: Alternative) -> str:
     chosen = next(p.value for p in reversed(result.proofs) if p.term is Term.STEP)
     if colocated.step_us is None or colocated.step_us >= max(star.value, chosen):
         return ""
-    roles = [role.name for role in instance.workload.placed]
+    roles = _roles(instance)
     is_apart = any(instance.rules.relation(a, b) is Relation.APART for a, b in itertools.combinations(roles, 2))
     if instance.objective is not Objective.STEP:
         objective = f"the objective, {instance.objective}, comes before time"
@@ -134,6 +138,10 @@ def _why_not(instance: Instance, result: Result, colocated: Alternative) -> str:
         f"inside the band of {instance.within_percent:g} % the rules' wishes, fewer GPUs, free memory and the order of the menus "
         "come before time"
     )
+
+
+def _roles(instance: Instance) -> list[RoleName]:
+    return [role.name for role in instance.workload.placed]
 
 
 # ── words ───────────────────────────────────────────────────────────────────────────────────────────────────────────────

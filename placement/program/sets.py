@@ -56,6 +56,8 @@ def sets(machine: Machine, rules: Rules, sizes: Iterable[int]) -> Sets:
         is_complete = is_complete and is_listed
         for size in sorted({n for n in sizes if n <= len(members)}):
             found = list(runs(parts, size) if is_listed else _runs_of_neighbours(machine, members, size))
+            if rules.expressible is not None and rules.expressible.is_consecutive:
+                found = [gpus for gpus in found if is_consecutive(machine.usable, gpus)]
             if rules.contiguity:
                 found = contiguous(found, machine, members)
             by_size.setdefault(size, {}).update(dict.fromkeys(sorted(found)))
@@ -86,6 +88,15 @@ def card_classes(machine: Machine) -> tuple[Gpus, ...]:
             )
         )
     return tuple(sorted(c for c in found if not any(set(c) < set(other) for other in found)))
+
+
+# ── target ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_consecutive(usable: Gpus, gpus: Gpus) -> bool:
+    """Whether *gpus* stand side by side among the *usable* ones, which is how a job counts them."""
+    first = usable.index(min(gpus))
+    return usable[first : first + len(gpus)] == tuple(sorted(gpus))
 
 
 # ── contiguity ──────────────────────────────────────────────────────────────────────────────────────────────────────────

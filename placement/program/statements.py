@@ -65,6 +65,9 @@ def statements(instance: Instance) -> Iterator[Statement]:
             "domains (rule contiguity)",
             _rules(contiguity=False),
         )
+    if (target := rules.expressible) is not None:
+        order = "; ranks follow ids" if target.is_ascending else ""
+        yield Statement(f"target {target.name}: {target.says}{order} (rule target)", _rules(target=None))
     if rules.sharing == "pool":
         yield Statement(
             "two roles share all their GPUs or none (rule sharing)", _rules(sharing="partial"), is_slow_to_lift=True

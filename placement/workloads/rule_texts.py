@@ -93,6 +93,12 @@ RULES = (
         "on, off",
         "Critic and reward, when apart, do not sit under one PCIe root complex.",
     ),
+    Rule(
+        "target",
+        "none",
+        "a target of `placement catalog targets`, off",
+        "The plan is one that this framework can run: which roles it can pool, in which order of GPUs, with which engines and schedule.",
+    ),
 )
 """All rules, in the order in which they are listed."""
 

@@ -12,6 +12,14 @@ import math
 import re
 from dataclasses import dataclass
 
+from placement.workloads.target_rules import TARGET_RULES
+
+LAUNCHERS = ("torchrun", "accelerate", "slurm", "env")
+"""Targets that start any roles on any GPUs in any order."""
+
+TARGETS = (*(rules.name for rules in TARGET_RULES), *LAUNCHERS)
+"""Names of what a map can be written for."""
+
 _MIB = {"mib": 1, "gib": 1024}
 
 
@@ -46,6 +54,13 @@ def sharing(text: str) -> str:
     if text not in ("pool", "partial"):
         raise ValueError
     return text
+
+
+def target(text: str) -> str | None:
+    """Read the name of a target, or ``off`` as None."""
+    if text not in TARGETS and not _is_off(text) and text != "none":
+        raise ValueError
+    return text if text in TARGETS else None
 
 
 def percent(text: str) -> float | None:

@@ -22,6 +22,7 @@ from placement.workloads import rule_values
 from placement.workloads.rule_texts import RULES as RULES
 from placement.workloads.rule_texts import Rule
 from placement.workloads.rule_values import Reserve
+from placement.workloads.target_rules import TargetRules, target_rules
 from placement.workloads.workload import RoleName
 
 
@@ -87,6 +88,8 @@ class Rules:
         Data-parallel ranks get as many sequences as each other, of a step and of a minibatch.
     affinity, root_complex
         Wishes: actor and ref in one domain; critic and reward not under one root complex.
+    target
+        The framework that must be able to run the plan (`placement.workloads.target_rules`); None for no such wish.
     excused
         Pairs of roles that may share whatever the preset says (used to find out which pairs are in the way).
     """
@@ -103,6 +106,7 @@ class Rules:
     even_batch: bool = False
     affinity: bool = True
     root_complex: bool = True
+    target: str | None = None
     excused: frozenset[frozenset[RoleName]] = frozenset()
 
     def relation(self, a: RoleName, b: RoleName) -> Relation:
@@ -112,6 +116,11 @@ class Rules:
             return Relation.MAY
         row = _TABLE[self.preset]
         return row[_PAIRS.index(pair)] if pair in _PAIRS else row[-1]
+
+    @property
+    def expressible(self) -> TargetRules | None:
+        """What the target can express; None for no target, and for one that can express all."""
+        return target_rules(self.target)
 
     @property
     def min_gpus(self) -> Mapping[RoleName, int]:
@@ -148,8 +157,8 @@ class Rules:
         """
         Return what is left when every rule of choice is lifted: any roles may share any group.
 
-        Memory that must stay free for the machine's sake, busy and hidden GPUs, what a card cannot run and what trainers refuse are no
-        choices.
+        Memory that must stay free for the machine's sake, busy and hidden GPUs, what a card or the target cannot run and what trainers
+        refuse are no choices.
         """
         return dataclasses.replace(
             self,
@@ -190,6 +199,7 @@ _FIELDS = {
     "even_batch": "even_batch",
     "affinity": "affinity",
     "root_complex": "root_complex",
+    "target": "target",
 }
 """Switch → field of `Rules`."""
 
@@ -265,6 +275,7 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "even_batch": rule_values.switch,
     "affinity": rule_values.switch,
     "root_complex": rule_values.switch,
+    "target": rule_values.target,
 }
 """Field of `Rules` → reader of its switch."""
 

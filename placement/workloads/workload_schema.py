@@ -53,7 +53,6 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Shares = Annotated[list[Share], *_MENU]
 Masters = Annotated[list[Literal["fp32", "bf16"]], *_MENU]
 Offloads = Annotated[list[Literal["none", "between", "always"]], *_MENU]
-FrozenOffloads = Annotated[list[Literal["none", "between"]], *_MENU]
 Stage = Annotated[Literal[1, 2, 3], BeforeValidator(_whole)]
 Stages = Annotated[list[Stage], *_MENU]
 Quantizations = Annotated[list[Literal["none", "fp8"]], *_MENU]
@@ -277,12 +276,15 @@ class Frozen(Placed):
     layout: Layout = Field(default_factory=Layout, description="See `layout`")
 
 
+WAITS = "Where weights wait: on the GPU, in host memory between uses, or in host memory also while they are used, layer by layer"
+
+
 class Ref(Frozen):
     """The frozen reference model; without the role there is no KL term."""
 
     model: Model = Field(description="As for the actor")
-    offload: FrozenOffloads = Field(
-        default=["none", "between"], description="Whether weights wait in host memory between uses"
+    offload: Offloads = Field(
+        default=["none", "between"], description=WAITS
     )
 
 
@@ -291,8 +293,8 @@ class Reward(Frozen):
 
     function: bool = Field(default=False, description="`true`: a function on the CPU; no other key then")
     model: Model | None = derived("As for the actor", "none: then `function: true`")
-    offload: FrozenOffloads = Field(
-        default=["none"], description="Whether weights wait in host memory between uses"
+    offload: Offloads = Field(
+        default=["none"], description=WAITS
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from solvers.greedy import is_pool_of_a_pattern
 from solvers.problem import Problem
 
 Us = tuple[int, ...]
@@ -82,7 +83,8 @@ class Pools:
         for count in range(1, len(self.items) + 1):
             for pool in itertools.combinations(self.items, count):
                 apart = any(a in pool and b in pool for a, b in self.problem.apart)
-                if not apart and not any((a in pool) != (b in pool) for a, b in self.problem.together):
+                torn = any((a in pool) != (b in pool) for a, b in self.problem.together)
+                if not apart and not torn and is_pool_of_a_pattern(self.problem, pool):
                     yield pool
 
     def _ways(

@@ -230,7 +230,8 @@ def _undominated(options: Sequence[tuple[int, Option]]) -> list[int]:
     kept = []
     for k, (o, option) in enumerate(options):
         if not any(
-            all(a <= b for a, b in zip(vectors[j], vectors[k], strict=True))
+            rival.kind == option.kind
+            and all(a <= b for a, b in zip(vectors[j], vectors[k], strict=True))
             and (other < o or (rival.soft, rival.preference) != (option.soft, option.preference))
             for j, (other, rival) in enumerate(options)
             if j != k

@@ -65,6 +65,17 @@ def add_together(x: Variables) -> None:
         _add_same_group(x, a, b, TRUE)
 
 
+def add_patterns(x: Variables) -> None:
+    """The pairs that overlap are exactly those of one pattern."""
+    if not x.problem.patterns:
+        return
+    chosen = [x.model.boolean() for _ in x.problem.patterns]
+    x.model.exactly_one(chosen)
+    for pattern, taken in zip(x.problem.patterns, chosen, strict=True):
+        for a, b, share in x.pairs:
+            x.model.clause([negated(taken), share if (a, b) in pattern else negated(share)])
+
+
 def add_overlap(x: Variables) -> None:
     """The literal of a pair says whether the two overlap (pairs that are apart or together have no choice)."""
     for a, b, share in x.pairs:
@@ -82,6 +93,17 @@ def add_pools(x: Variables) -> None:
         for a, b, share in x.pairs:
             if share is not FALSE and not x.are_together(a, b):
                 _add_same_group(x, a, b, share)
+
+
+def add_alike(x: Variables) -> None:
+    """Items of an *alike* pair that overlap take options of the same kind in their first slots."""
+    for a, b in x.problem.alike:
+        share = x.overlap((a, b))[0]
+        for first, second in ((a, b), (b, a)):
+            for o, taken in x.option[first][0].items():
+                kind = x.problem.items[first].slots[0][o].kind
+                same = [v for p, v in x.option[second][0].items() if x.problem.items[second].slots[0][p].kind == kind]
+                x.model.clause([negated(share), negated(taken), *same])
 
 
 def add_one_rank_order(x: Variables) -> None:
@@ -119,8 +141,10 @@ ALL = (
     add_used,
     add_apart,
     add_together,
+    add_patterns,
     add_overlap,
     add_pools,
+    add_alike,
     add_one_rank_order,
     add_memory,
     add_hosts,

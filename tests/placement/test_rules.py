@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from placement.errors import InputError
 from placement.workloads.rule_texts import PRESET_TEXTS
-from placement.workloads.rule_values import Reserve
+from placement.workloads.rule_values import TARGETS, Reserve
 from placement.workloads.rules import PRESETS, RULES, Relation, Rules, parse_rules
 from placement.workloads.workload import RoleName
 
@@ -36,6 +36,7 @@ rules = st.builds(
     even_batch=st.booleans(),
     affinity=st.booleans(),
     root_complex=st.booleans(),
+    target=st.sampled_from([None, *TARGETS]),
 )
 
 
@@ -117,7 +118,7 @@ def test_a_switch_sets_its_rule(text, field, value):
                 "there is no preset or rule 'guid' (did you mean 'guide'?): "
                 "presets are guide, minimal, strict, four, colocate, free; "
                 "switches are contiguity, sharing, reserve, reward_reserve, same_card, min_gpus, busy, "
-                "supported, even_batch, affinity, root_complex"
+                "supported, even_batch, affinity, root_complex, target"
             ),
         ),
         ("contiguity", "rule contiguity needs a value: contiguity=… takes on, off"),
@@ -145,7 +146,7 @@ def test_a_switch_sets_its_rule(text, field, value):
             (
                 "there is no rule 'contigity' (did you mean 'contiguity'?): "
                 "the rules are isolation, contiguity, sharing, reserve, reward_reserve, same_card, "
-                "min_gpus, busy, visible, supported, even_batch, affinity, root_complex"
+                "min_gpus, busy, visible, supported, even_batch, affinity, root_complex, target"
             ),
         ),
     ],

@@ -78,6 +78,13 @@ def _slow_on_one() -> Problem:
     return problem(1).replace(items=(Item((0, 2), ((slow, fast),)),), **WORTH_SHARING)
 
 
+def _of_two_kinds() -> Problem:
+    """Both items do best on device 0; the fast options of the two are of different kinds."""
+    first = (Option(0, (10, 0), (4,), kind=1), Option(0, (30, 0), (4,), kind=2))
+    second = (Option(0, (0, 30), (4,), kind=1), Option(0, (0, 10), (4,), kind=2))
+    return problem(alike=((0, 1),)).replace(items=(Item((0,), (first,)), Item((0,), (second,))))
+
+
 def hosted(*, k: int = 2, hosts: tuple[int | None, ...] = (9,), on: tuple[int, ...] = (0, 0, 0), **changes: object) -> Problem:
     """Return *k* items on hosts of that memory that need 5 MiB of them for each of their devices; *on* has the host of each device."""
     plain = problem(k, **changes)
@@ -100,6 +107,11 @@ CASES = {
     "three pools": problem(3, within_ppm=0),
     "apart": problem(apart=((0, 1),), **WORTH_SHARING),
     "together": problem(groups=((0, 2), (1, 2)), together=((0, 1),), devices=UNEQUAL),
+    "all together or all apart": problem(
+        3, patterns=(frozenset(), frozenset({(0, 1), (0, 2), (1, 2)})), devices=(Device(11),) * 3, **WORTH_SHARING
+    ),
+    "two of three together": problem(3, patterns=(frozenset({(0, 2)}), frozenset({(1, 2)})), within_ppm=0),
+    "alike where they share": _of_two_kinds(),
     "no partial overlap": problem(groups=((2,), (1, 2, 4)), **WORTH_SHARING),
     "option of the group's profile": _slow_on_one(),
     "one rank order": problem(groups=((2,), (3, 4)), sharing=Sharing.PARTIAL, **WORTH_SHARING),

@@ -54,6 +54,8 @@ def problems(draw: st.DrawFn) -> Problem:
         phases=phases,
         apart=draw(some_pairs),
         together=draw(some_pairs) if draw(st.integers(0, 3)) == 0 else (),
+        patterns=draw(st.lists(st.frozensets(st.sampled_from(pairs)), max_size=3, unique=True).map(tuple)) if draw(st.booleans()) else (),
+        alike=draw(some_pairs) if draw(st.integers(0, 2)) == 0 else (),
         sharing=draw(st.sampled_from(tuple(Sharing))),
         transfers=tuple(draw(_transfer(n, pairs, len(stages))) for _ in range(draw(st.integers(0, 2)))),
         soft_pairs=tuple(
@@ -135,6 +137,7 @@ def _option(
         soft=draw(st.sampled_from((0, 0, 1))),
         preference=draw(st.integers(0, 2)),
         host=tuple(draw(st.integers(0, 6)) for _ in range(moments)),
+        kind=draw(st.integers(0, 1)),
     )
 
 

@@ -25,6 +25,12 @@ from solvers.result import Answer
         pytest.param(
             {"together": ((0, 1),)}, answer(0, 1), "items 0 and 1 must be together and take groups 0 and 1", id="together"
         ),
+        pytest.param(
+            {"patterns": (frozenset({(0, 1)}),)},
+            answer(0, 1),
+            "the pairs of items that overlap are [], which is none of the patterns",
+            id="patterns",
+        ),
         pytest.param({}, answer(2, 3), "items 0 and 1 have the same devices in different rank orders", id="order"),
         pytest.param({}, answer(2, 1), "items 0 and 1 share some of their devices, not all", id="pool"),
         pytest.param(
@@ -46,6 +52,9 @@ def test_a_broken_rule_is_a_sentence(changes, given, sentence):
     [
         pytest.param({"apart": ((0, 1),)}, answer(0, 1), id="apart"),
         pytest.param({"together": ((0, 1),)}, answer(2, 2), id="together"),
+        pytest.param({"alike": ((0, 1),)}, answer(0, 0), id="alike"),
+        pytest.param({"patterns": (frozenset(), frozenset({(0, 1)}))}, answer(2, 2), id="a pattern with the pair"),
+        pytest.param({"patterns": (frozenset(), frozenset({(0, 1)}))}, answer(0, 1), id="a pattern without it"),
         pytest.param({"sharing": Sharing.PARTIAL}, answer(2, 1), id="partial overlap"),
         pytest.param({"shared_reserves": (SharedReserve(1, (7, 7, 7)),)}, answer(0, 1), id="a reserve is for shared devices"),
         pytest.param({"devices": (Device(7),) * 3, "shared_reserves": (SharedReserve(1, (8, 8, 8)),)}, answer(0, 0), id="less"),

@@ -35,6 +35,7 @@ def one(option: Option = GOOD, groups: tuple[int, ...] = (0,), slots: int = 1) -
         pytest.param({"items": one() * 2}, "time for another item's operation", id="another's operation"),
         pytest.param({"operations": (Operation(0, 7),)}, "does not exist", id="unknown stage"),
         pytest.param({"apart": ((0, 0),)}, "the pair 0, 0 does not name two items", id="pair of one"),
+        pytest.param({"patterns": (frozenset({(1, 0)}),)}, "a pattern has the pair 1, 0", id="pattern"),
         pytest.param({"primary": Term.SOFT}, "soft cannot come first", id="primary"),
     ],
 )

@@ -99,6 +99,8 @@ def options(x: Variables, *taken: int) -> dict[object, int]:
         ),
         pytest.param(problem(together=((0, 1),)), rules.add_together, lambda x: groups(x, 2, 2), True, id="together"),
         pytest.param(problem(together=((0, 1),)), rules.add_together, lambda x: groups(x, 2, 3), False, id="not together"),
+        pytest.param(problem(patterns=(frozenset({(0, 1)}),)), rules.add_patterns, lambda x: share(x, 1), True, id="as a pattern says"),
+        pytest.param(problem(patterns=(frozenset({(0, 1)}),)), rules.add_patterns, lambda x: share(x, 0), False, id="as no pattern says"),
         pytest.param(
             problem(), rules.add_overlap, lambda x: share(x, 0) | {x.holds[0][0]: 1, x.holds[1][1]: 1}, True, id="disjoint"
         ),

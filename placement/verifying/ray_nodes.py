@@ -1,0 +1,245 @@
+"""
+What the nodes of a running Ray cluster, and the workers on them, see.
+
+Nothing of the job has to cooperate: a task on each node reads with which environment the node and its workers were started. A worker says
+by RANK and PLACEMENT_ROLES which rank it is; actors that `groups.py` of target ``ray`` makes are told both.
+
+When to modify: Ray starts its workers otherwise, or a target names nodes by another label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placement.errors import InputError
+from placement.machines.ray_probe import refuse_deaf
+from placement.maps.seats import Pool
+from placement.verifying.compare import Verdict, compare, map_host
+from placement.verifying.observed import (
+    HOST_VARIABLE,
+    ORDER,
+    ROLES_VARIABLE,
+    VISIBLE,
+    Device,
+    Observed,
+    bus_key,
+    observe,
+)
+from placement.verifying.wanted import Wanted, WantedMap
+
+LABEL = "placement.host"
+"""The label by which a node is a host of the map (`placement.targets.ray` starts nodes with it)."""
+
+ONLY_HOST = "host"
+"""Its value where the map names no host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """
+    A node of the cluster.
+
+    Parameters
+    ----------
+    names
+        What it may be called in a map: its label, its name in Ray, its host's name.
+    gpus
+        How many GPUs Ray hands out there.
+    environment
+        With which the node was started.
+    workers
+        The environments of its workers that say which rank they are.
+    devices
+        What the driver lists, where one answers.
+    """
+
+    names: tuple[str, ...]
+    gpus: int
+    environment: Mapping[str, str]
+    workers: tuple[Mapping[str, str], ...]
+    devices: tuple[Device, ...] | None
+
+
+def ask(address: str, time_limit_s: float) -> tuple[Node, ...]:
+    """
+    Return the nodes of the cluster at *address* that offer GPUs.
+
+    Raises
+    ------
+    InputError
+        If Ray is not installed, no cluster answers, or a node does not answer in time.
+    """
+    try:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    except ImportError:
+        raise InputError("RAY_ADDRESS is set, and asking Ray needs it installed: pip install 'gpu-placement[ray]'") from None
+    refuse_deaf(address, "RAY_ADDRESS")
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
+    except (Exception, SystemExit) as error:  # Ray raises many kinds, some of them plain
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"RAY_ADDRESS: no Ray cluster answers at {address} ({reason})") from None
+    try:
+        nodes = [node for node in ray.nodes() if node.get("Alive") and node.get("Resources", {}).get("GPU", 0) > 0]
+        task = ray.remote(num_cpus=0, num_gpus=0, max_retries=0)(_probe())
+        asked = [task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote() for node in nodes]
+        _, late = ray.wait(asked, num_returns=len(asked), timeout=time_limit_s) if asked else ([], [])
+        if late:
+            names = ", ".join(sorted(_names(node)[0] for node, one in zip(nodes, asked, strict=True) if one in late))
+            raise InputError(f"no answer of Ray's node {names} within {time_limit_s:g} s")
+        return tuple(_node(node, answer) for node, answer in zip(nodes, ray.get(asked), strict=True))
+    finally:
+        ray.shutdown()
+
+
+def _probe() -> Callable[[], dict[str, Any]]:
+    """Return what runs on each node; a function of its own, so that Ray brings it along and nodes need none of this package."""
+
+    def probe() -> dict[str, Any]:
+        import os
+
+        def started_with(process: str) -> dict[str, str]:
+            try:
+                with open(f"/proc/{process}/environ", "rb") as file:
+                    raw = file.read().decode(errors="replace")
+            except OSError:
+                return {}
+            return dict(entry.split("=", 1) for entry in raw.split("\0") if "=" in entry)
+
+        def is_worker(process: str) -> bool:
+            try:
+                with open(f"/proc/{process}/cmdline", "rb") as file:
+                    return file.read(5) == b"ray::"
+            except OSError:
+                return False
+
+        mine = started_with("self")
+        workers = []
+        for process in os.listdir("/proc"):
+            if process.isdigit() and int(process) != os.getpid() and is_worker(process):
+                environment = started_with(process)
+                if "RANK" in environment and environment.get("RAY_RAYLET_PID") == mine.get("RAY_RAYLET_PID"):
+                    workers.append(environment)
+        devices = None
+        try:
+            import pynvml
+
+            pynvml.nvmlInit()
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(k) for k in range(pynvml.nvmlDeviceGetCount())]
+            pairs = [(pynvml.nvmlDeviceGetPciInfo(one).busId, pynvml.nvmlDeviceGetUUID(one)) for one in handles]
+            texts = [tuple(text.decode() if isinstance(text, bytes) else text for text in pair) for pair in pairs]
+            devices = sorted(texts)
+        except Exception:    # no driver here
+            devices = None
+        return {"environment": mine, "workers": workers, "devices": devices}
+
+    return probe
+
+
+def _names(node: Mapping[str, Any]) -> tuple[str, ...]:
+    label = (node.get("Labels") or {}).get(LABEL)
+    return tuple(dict.fromkeys(str(name) for name in (label, node.get("NodeName"), node.get("NodeManagerHostname")) if name))
+
+
+def _node(node: Mapping[str, Any], answer: Mapping[str, Any]) -> Node:
+    devices = answer["devices"]
+    return Node(
+        _names(node),
+        int(node["Resources"]["GPU"]),
+        answer["environment"],
+        tuple(answer["workers"]),
+        None if devices is None else tuple(Device(uuid, bus_key(bus_id)) for bus_id, uuid in devices),
+    )
+
+
+# ── what is not as the map has it ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterVerdict:
+    """What was found: sentences about nodes, a verdict for each pool of which workers run, and the pools of which none does."""
+
+    nodes: tuple[str, ...]
+    pools: tuple[Verdict, ...]
+    idle: tuple[Pool, ...]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing differs."""
+        return not self.nodes and all(pool.is_right for pool in self.pools)
+
+
+def compare_nodes(wanted: WantedMap, nodes: Sequence[Node], role: str | None) -> ClusterVerdict:
+    """Return what of *nodes* and their workers is not as *wanted* has it; of one pool where *role* is given."""
+    chosen = [wanted.of_role(role, {})] if role is not None else [Wanted(pool, wanted.uuids) for pool in wanted.pools]
+    hosts = tuple(dict.fromkeys(seat.host for one in chosen for seat in one.pool.seats))
+    at = {host: _find(host, nodes) for host in hosts}
+    said: list[str] = []
+    for host in hosts:
+        said += _node_differs(wanted, host, at[host], nodes)
+    where = {id(node): host for host, node in at.items() if node is not None}
+    verdicts, idle = [], []
+    for one in chosen:
+        seen = _workers(one, nodes, where)
+        if seen:
+            verdicts.append(compare(one, seen))
+        else:
+            idle.append(one.pool)
+    return ClusterVerdict(tuple(said), tuple(verdicts), tuple(idle))
+
+
+def _find(host: str | None, nodes: Sequence[Node]) -> Node | None:
+    if host is None:
+        return next((node for node in nodes if ONLY_HOST in node.names), nodes[0] if len(nodes) == 1 else None)
+    exact = [node for node in nodes if node.names[0] == host] or [node for node in nodes if host in node.names]
+    loose = exact or [node for node in nodes if any(map_host(name, (host,)) for name in node.names)]
+    return loose[0] if len(loose) == 1 else None
+
+
+def _node_differs(wanted: WantedMap, host: str | None, node: Node | None, nodes: Sequence[Node]) -> Iterator[str]:
+    gpus = _in_order(wanted, host)
+    listed = ",".join(map(str, gpus))
+    name = host or ONLY_HOST
+    if node is None:
+        there = ", ".join(sorted(each.names[0] for each in nodes)) or "none with GPUs"
+        yield f"no node of Ray, or more than one, is {name}; it has {there}: start it with --labels={LABEL}={name}"
+        return
+    if node.gpus < len(gpus):
+        yield f"{name}: Ray hands out {node.gpus} GPUs, and the map uses {len(gpus)} ({listed}): start it with --num-gpus={len(gpus)}"
+    visible = node.environment.get(VISIBLE)
+    entries = visible.split(",") if visible is not None else list(map(str, range(node.gpus)))
+    if entries[: len(gpus)] != list(map(str, gpus)):
+        is_set = f"is {visible}" if visible is not None else "is not set"
+        yield (
+            f"{name}: the node was started where {VISIBLE} {is_set}, and the map creates pools on GPUs {listed} in this order: Ray hands "
+            f"out GPUs in the order of that variable; start it where {VISIBLE}={listed}"
+        )
+    if node.environment.get(ORDER) != "PCI_BUS_ID":
+        yield f"{name}: the node was started without {ORDER}=PCI_BUS_ID: CUDA then counts the fastest card first"
+
+
+def _in_order(wanted: WantedMap, host: str | None) -> tuple[int, ...]:
+    """Return the GPUs of *host* in the order in which pools are created."""
+    from placement.workloads.workload import RoleName
+
+    order = [role.value for role in RoleName]
+    pools = sorted(wanted.pools, key=lambda pool: min(order.index(role) if role in order else len(order) for role in pool.roles))
+    return tuple(dict.fromkeys(seat.gpu for pool in pools for seat in pool.seats if seat.host == host))
+
+
+def _workers(one: Wanted, nodes: Sequence[Node], where: Mapping[int, str | None]) -> dict[int, Observed]:
+    """Return what the workers of the pool see, by rank; a rank that two workers say they are is that of the first."""
+    found: dict[int, Observed] = {}
+    for node in nodes:
+        for environment in node.workers:
+            roles = environment.get(ROLES_VARIABLE, "").split(",")
+            if not set(roles) & set(one.pool.roles):
+                continue
+            host = environment.get(HOST_VARIABLE) or where.get(id(node)) or node.names[0]
+            seen = observe(environment, host=host, devices=node.devices)
+            if seen.rank is not None:
+                found.setdefault(seen.rank, seen)
+    return found

@@ -1,0 +1,284 @@
+"""
+What frameworks can express of a placement, as facts: rule ``target``.
+
+A target is a framework (or a launcher) that a map is written for. What it takes is stated here, and holds in the program: the plan for a
+target is one that the target can run. How its files are written is `placement.targets`.
+
+Sources: the documentation and code of the versions that docs/targets.md names; for verl, OpenRLHF, RLinf, AReaL, TRL and accelerate
+their own parsers are run in the tests.
+
+When to modify: a framework learns to express more, or a target is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from placement.workloads.workload import Engine, Offload, RoleName, Schedule
+
+Pools = frozenset[frozenset[RoleName]]
+"""Which roles share their GPUs: a partition of the roles that are placed."""
+
+ACTOR, ROLLOUT, CRITIC, REF, REWARD = RoleName.ACTOR, RoleName.ROLLOUT, RoleName.CRITIC, RoleName.REF, RoleName.REWARD
+
+
+class Generates(StrEnum):
+    """Where a target can generate: on the actor's GPUs (a hybrid engine), or on GPUs of its own."""
+
+    HYBRID = "on the actor's GPUs"
+    APART = "on GPUs of its own"
+    EITHER = "on the actor's GPUs or on GPUs of its own"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRules:
+    """
+    What one framework can express.
+
+    Parameters
+    ----------
+    says
+        Which roles share GPUs in it, as a sentence for people.
+    pools
+        Whether it can place roles so.
+    roles
+        The models that it can place; a reward *function* needs no GPU and is no matter.
+    generates
+        Where it can generate.
+    presets
+        The readings of rule ``isolation`` that go with it when it generates on the actor's GPUs, and when on GPUs of its own; None where
+        the general default does.
+    schedules
+        What it can run in these two cases, the usual one first; empty: any.
+    is_partial
+        Roles may share some of their GPUs (rule ``sharing=partial``).
+    is_ascending
+        It sorts the GPUs of a role: ranks follow ids.
+    is_consecutive
+        The ids of a role have no gap.
+    training, generation
+        Engines that it has.
+    tensor_parallel_fsdp
+        Whether its FSDP cuts tensors, too.
+    zero
+        Stages of ZeRO that its FSDP has.
+    ref_fsdp
+        What it does with the weights of the reference model under FSDP; None where the job can say it.
+    serves_reward
+        It runs the reward model on an engine that generates, whatever the job says.
+    one_megatron_layout
+        Roles on Megatron that share a pool have the same tp, pp and ep.
+    """
+
+    name: str
+    says: str
+    pools: Callable[[Pools], bool] = lambda pools: True
+    roles: frozenset[RoleName] = frozenset(RoleName)
+    generates: Generates = Generates.EITHER
+    presets: tuple[str | None, str | None] = (None, None)
+    schedules: tuple[tuple[Schedule, ...], tuple[Schedule, ...]] = ((), ())
+    is_partial: bool = False
+    is_ascending: bool = False
+    is_consecutive: bool = False
+    training: tuple[Engine, ...] = (Engine.FSDP, Engine.MEGATRON)
+    generation: tuple[Engine, ...] = (Engine.VLLM, Engine.SGLANG)
+    tensor_parallel_fsdp: bool = False
+    zero: tuple[int, ...] = (3,)
+    ref_fsdp: Offload | None = None
+    serves_reward: bool = False
+    one_megatron_layout: bool = False
+
+    def patterns(self, placed: Sequence[RoleName]) -> Iterator[Pools]:
+        """Yield the ways in which it can pool the roles *placed*."""
+        return (pools for pools in partitions(tuple(placed)) if self.pools(pools))
+
+
+def partitions(roles: Sequence[RoleName]) -> Iterator[Pools]:
+    """Yield all partitions of *roles*: 52 of five."""
+    if not roles:
+        yield frozenset()
+        return
+    first, *rest = roles
+    for others in partitions(rest):
+        yield others | {frozenset({first})}
+        for pool in others:
+            yield (others - {pool}) | {pool | {first}}
+
+
+# ── which roles share ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _together(*roles: RoleName) -> Callable[[Pools], bool]:
+    """These roles share one pool; another role is with them or in any other pool."""
+    return lambda pools: sum(1 for pool in pools if pool & set(roles)) <= 1
+
+
+def _alone(*roles: RoleName) -> Callable[[Pools], bool]:
+    """Each of these roles is alone on its GPUs."""
+    return lambda pools: all(len(pool) == 1 for pool in pools if pool & set(roles))
+
+
+def _all(*conditions: Callable[[Pools], bool]) -> Callable[[Pools], bool]:
+    return lambda pools: all(condition(pools) for condition in conditions)
+
+
+def _any(*conditions: Callable[[Pools], bool]) -> Callable[[Pools], bool]:
+    return lambda pools: any(condition(pools) for condition in conditions)
+
+
+def _one_pool(pools: Pools) -> bool:
+    return len(pools) == 1
+
+
+def _all_apart(pools: Pools) -> bool:
+    return all(len(pool) == 1 for pool in pools)
+
+
+def _only_pairs(*pairs: frozenset[RoleName]) -> Callable[[Pools], bool]:
+    """Roles share a pool only as one of these pairs."""
+    return lambda pools: all(len(pool) == 1 or pool in pairs for pool in pools)
+
+
+def _with_the_actor_or_alone(pools: Pools) -> bool:
+    return all(len(pool) == 1 or ACTOR in pool for pool in pools)
+
+
+def _launcher(name: str, says: str, *, is_partial: bool = False, is_ascending: bool = False) -> TargetRules:
+    """A launcher that starts whatever engine a role has, in any layout."""
+    return TargetRules(
+        name,
+        says,
+        is_partial=is_partial,
+        is_ascending=is_ascending,
+        training=tuple(Engine),
+        generation=tuple(Engine),
+        tensor_parallel_fsdp=True,
+        zero=(0, 1, 2, 3),
+    )
+
+
+_NO_OVERLAP = (Schedule.NONE,)
+_IN_STAGES = (Schedule.FULL,)
+_BESIDE = (Schedule.ONE_STEP_OFF, Schedule.ASYNC)
+
+TARGET_RULES = (
+    TargetRules(
+        "verl-stock",
+        "actor, critic and ref share one pool; the reward model is in it or in a pool of its own; a rollout of its own is alone",
+        pools=_all(_together(ACTOR, CRITIC, REF), _with_the_actor_or_alone, _alone(ROLLOUT)),
+        presets=("colocate", None),
+        schedules=(_NO_OVERLAP, _BESIDE),
+        ref_fsdp=Offload.ALWAYS,
+        serves_reward=True,
+        one_megatron_layout=True,
+    ),
+    TargetRules(
+        "verl",
+        "any roles share a pool or have one of their own; generation is on the actor's GPUs",
+        generates=Generates.HYBRID,
+        schedules=(_IN_STAGES, ()),
+        ref_fsdp=Offload.ALWAYS,
+        serves_reward=True,
+        one_megatron_layout=True,
+    ),
+    TargetRules("roll", "any lists of GPUs, in any order", is_partial=True),
+    TargetRules(
+        "rlinf",
+        "all roles have the same GPUs, or each has GPUs of its own with consecutive ids",
+        pools=_any(_one_pool, _all_apart),
+        presets=("colocate", None),
+        schedules=(_NO_OVERLAP, _NO_OVERLAP),
+        is_ascending=True,
+        is_consecutive=True,
+    ),
+    TargetRules(
+        "openrlhf",
+        "all roles have the same GPUs, or actor and ref share or not, critic and reward share or not, and all others are apart",
+        pools=_any(
+            _one_pool,
+            _all(_alone(ROLLOUT), _only_pairs(frozenset({ACTOR, REF}), frozenset({CRITIC, REWARD})), lambda pools: _has(pools, ROLLOUT)),
+            _all(_alone(ROLLOUT), lambda pools: _has(pools, ROLLOUT) and len(pools) == 2),
+        ),
+        presets=("colocate", None),
+        schedules=(_IN_STAGES, (Schedule.FULL, Schedule.ASYNC)),
+        training=(Engine.FSDP,),
+        generation=(Engine.VLLM,),
+    ),
+    TargetRules(
+        "trl",
+        "actor, ref and reward model are in one process per GPU; vLLM is on their GPUs or on its own",
+        pools=_all(_together(ACTOR, REF, REWARD), _alone(ROLLOUT)),
+        roles=frozenset({ACTOR, REF, REWARD, ROLLOUT}),
+        presets=("colocate", None),
+        schedules=(_NO_OVERLAP, _NO_OVERLAP),
+        training=(Engine.FSDP,),
+        generation=(Engine.VLLM,),
+    ),
+    TargetRules(
+        "prime-rl",
+        "the trainer and the engines each have GPUs of their own, and there is no other model",
+        roles=frozenset({ACTOR, ROLLOUT}),
+        generates=Generates.APART,
+        schedules=((), _BESIDE),
+        training=(Engine.FSDP,),
+        generation=(Engine.VLLM,),
+    ),
+    TargetRules(
+        "areal",
+        "critic and ref are on the actor's GPUs or on their own; engines are on their own",
+        pools=_all(_with_the_actor_or_alone, _alone(ROLLOUT)),
+        roles=frozenset({ACTOR, CRITIC, REF, ROLLOUT}),
+        generates=Generates.APART,
+        schedules=((), (Schedule.ASYNC, Schedule.ONE_STEP_OFF)),
+    ),
+    TargetRules(
+        "nemo-rl",
+        "the policy (actor and ref) has one pool; generation is on it or on its own, a reward model on its own",
+        pools=_all(_together(ACTOR, REF), _alone(ROLLOUT, REWARD)),
+        roles=frozenset({ACTOR, REF, REWARD, ROLLOUT}),
+        presets=("colocate", None),
+        schedules=(_NO_OVERLAP, _BESIDE),
+        is_ascending=True,
+        generation=(Engine.VLLM,),
+    ),
+    TargetRules(
+        "skyrl",
+        "all roles have the same GPUs, or actor and ref share or not, and critic and engines are each on their own",
+        pools=_any(
+            _one_pool, _all(_alone(CRITIC, ROLLOUT), _only_pairs(frozenset({ACTOR, REF})), lambda pools: _has(pools, ROLLOUT))
+        ),
+        roles=frozenset({ACTOR, CRITIC, REF, ROLLOUT}),
+        presets=("colocate", None),
+        schedules=(_NO_OVERLAP, (Schedule.NONE, Schedule.ONE_STEP_OFF, Schedule.ASYNC)),
+        is_ascending=True,
+    ),
+    TargetRules(
+        "slime",
+        "actor, critic and ref are on the same GPUs; engines are on them or on their own",
+        pools=_all(_together(ACTOR, CRITIC, REF), _alone(ROLLOUT)),
+        roles=frozenset({ACTOR, CRITIC, REF, ROLLOUT}),
+        presets=("colocate", None),
+        schedules=(_NO_OVERLAP, (Schedule.NONE, Schedule.ONE_STEP_OFF, Schedule.ASYNC)),
+        is_ascending=True,
+        training=(Engine.MEGATRON, Engine.FSDP),
+        generation=(Engine.SGLANG,),
+    ),
+    _launcher("deepspeed", "any roles on any GPUs, and ranks follow ids", is_partial=True, is_ascending=True),
+    _launcher("ray", "any roles on any GPUs, but a GPU is of one placement group"),
+    _launcher("kubernetes", "any roles on any GPUs, but a GPU is of one pod"),
+)  # fmt: skip
+"""
+What frameworks can express, and launchers that cannot express all. Others (torchrun, Slurm, …) start any roles on any GPUs in any order
+and have no entry.
+"""
+
+
+def _has(pools: Pools, role: RoleName) -> bool:
+    return any(role in pool for pool in pools)
+
+
+def target_rules(name: str | None) -> TargetRules | None:
+    """Return what the target *name* can express; None for no target, and for launchers, which can express all."""
+    return next((rules for rules in TARGET_RULES if rules.name == name), None)
