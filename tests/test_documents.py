@@ -12,7 +12,16 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "script", ["make_readme.py", "make_pictures.py", "make_sources.py", "make_validation.py", "make_explain.py", "make_calibration.py"]
+    "script",
+    [
+        "make_readme.py",
+        "make_pictures.py",
+        "make_sources.py",
+        "make_validation.py",
+        "make_explain.py",
+        "make_calibration.py",
+        "make_targets.py",
+    ],
 )
 def test_generated_documents_are_fresh(script):
     done = subprocess.run(

@@ -13,6 +13,15 @@ from placement.targets.target import Target
 
 MODULES: Mapping[str, str] = {
     "verl-stock": "verl_stock",
+    "roll": "roll",
+    "rlinf": "rlinf",
+    "openrlhf": "openrlhf",
+    "trl": "trl",
+    "prime-rl": "prime_rl",
+    "areal": "areal",
+    "nemo-rl": "nemo_rl",
+    "skyrl": "skyrl",
+    "slime": "slime",
     "env": "env",
     "torchrun": "torchrun",
     "accelerate": "accelerate",

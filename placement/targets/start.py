@@ -43,6 +43,8 @@ class Start:
         By seat, where the map tells: what torch can allocate.
     sizes
         How many GPUs each host has, whether the map uses them or not, where the machine's source tells.
+    target
+        What the map was planned for, if it was for one.
     """
 
     seats: Mapping[str, tuple[Seat, ...]]
@@ -52,6 +54,7 @@ class Start:
     uuids: Mapping[Seat, str]
     capacity_mib: Mapping[Seat, int]
     sizes: Mapping[str | None, int]
+    target: str | None = None
 
     @property
     def pools(self) -> tuple[Pool, ...]:
@@ -118,7 +121,9 @@ def read_start(text: str, *, name: str = "<map>") -> Start:
     capacity_mib = _capacities(document)
     machine = recorded_uuids(data, names_hosts=any(seat.host is not None for group in seats.values() for seat in group))
     sizes = {host: len(found) for host, found in machine.items()}
-    return Start(seats, roles, workload, workload.schedule, by_seat(machine), capacity_mib, sizes)
+    rules = data.get("rules")
+    target = rules.get("target") if isinstance(rules, Mapping) else None
+    return Start(seats, roles, workload, workload.schedule, by_seat(machine), capacity_mib, sizes, target)
 
 
 def _capacities(document: Document) -> Mapping[Seat, int]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from placement.errors import InputError
 from placement.targets.start import Start
 from placement.workloads.target_rules import TargetRules, target_rules
-from placement.workloads.workload import RoleName
+from placement.workloads.workload import Engine, RoleName
 
 Files = Mapping[str, str]
 """Text by file name; names have no folders."""
@@ -99,12 +99,12 @@ def emit(target: Target, start: Start, version: str | None = None) -> Emitted:
         raise InputError(f"target {target.name} is written for {known}, not for {version!r}")
     wrong = list(inexpressible(target, start))
     if wrong:
-        raise InputError(f"target {target.name} cannot express this map: {'; '.join(wrong)}{_remedy(target)}")
+        raise InputError(f"target {target.name} cannot express this map: {'; '.join(wrong)}{_remedy(target, start)}")
     return target.emit(start, version or (target.versions[0] if target.versions else ""))
 
 
-def _remedy(target: Target) -> str:
-    return "" if target.rules is None else f"; plan with --target {target.name}"
+def _remedy(target: Target, start: Start) -> str:
+    return "" if target.rules is None or start.target == target.name else f"; plan with --target {target.name}"
 
 
 def inexpressible(target: Target, start: Start) -> Iterator[str]:
@@ -120,6 +120,8 @@ def inexpressible(target: Target, start: Start) -> Iterator[str]:
     for role in start.seats:
         if RoleName(role) not in rules.roles:
             yield f"it has no {role} on GPUs"
+    if start.workload.algorithm not in rules.algorithms:
+        yield f"it has no algorithm {start.workload.algorithm}"
     pooled = frozenset(frozenset(map(RoleName, pool.roles)) for pool in start.pools)
     if not rules.pools(pooled):
         shown = " | ".join(" + ".join(pool.roles) for pool in start.pools)
@@ -133,11 +135,38 @@ def inexpressible(target: Target, start: Start) -> Iterator[str]:
         if allowed and start.schedule not in allowed and pool is start.pools[0]:
             yield f"the map is timed for schedule {start.schedule}, and it runs {' or '.join(allowed)}"
         for role in pool.roles:
-            engine = start.roles[role].engine
-            served = role == RoleName.ROLLOUT or (role == RoleName.REWARD and rules.serves_reward)
-            known = rules.generation if served else rules.training
-            if engine not in known:
-                yield f"{role} runs on {engine}, and it has {' or '.join(known)}"
+            yield from _unknown(start, rules, role)
+
+
+def _unknown(start: Start, rules: TargetRules, role: str) -> Iterator[str]:
+    """Yield what a role does that the target has no words for."""
+    plan = start.roles[role]
+    served = role == RoleName.ROLLOUT or (role == RoleName.REWARD and rules.serves_reward)
+    known = rules.generation if served else rules.training
+    if plan.engine not in known:
+        yield f"{role} runs on {plan.engine}, and it has {' or '.join(known)}"
+    if plan.rollout is not None and plan.rollout.engine not in rules.generation:
+        yield f"{role} generates with {plan.rollout.engine}, and it has {' or '.join(rules.generation)}"
+    if plan.engine == Engine.FSDP and plan.layout.tp > 1 and not rules.tensor_parallel_fsdp:
+        yield f"{role} cuts tensors under fsdp, and its fsdp does not"
+    if plan.layout.sp_size > 1 and not rules.shares_sequences:
+        yield f"{role} shares sequences between {plan.layout.sp_size} GPUs, and it does not"
+    if plan.train is not None:
+        offloads = rules.waits(Engine(plan.engine), is_hybrid=start.workload.is_hybrid)
+        masters = rules.kept(Engine(plan.engine))
+        if plan.train.master not in masters:
+            yield f"{role} updates {plan.train.master} weights, and it {' or '.join(masters)} ones: more memory than the map counts"
+        if plan.train.offload not in offloads:
+            yield f"{role} has offload {plan.train.offload}, and it has {' or '.join(offloads)}"
+        if plan.engine == Engine.FSDP and plan.train.zero_stage not in rules.zero:
+            yield f"{role} has ZeRO stage {plan.train.zero_stage}, and it has {' or '.join(map(str, rules.zero))}"
+        if rules.whole_batches and start.workload.batch.sequences % (start.workload.batch.minibatches * plan.layout.dp):
+            yield (
+                f"{role} has dp {plan.layout.dp}, and it cuts the {start.workload.batch.sequences} sequences of a step evenly into "
+                f"{start.workload.batch.minibatches} minibatches for each"
+            )
+    if plan.rollout is not None and not rules.quantized and (plan.rollout.quantization or plan.rollout.kv_cache):
+        yield f"{role} generates with 8-bit numbers, and its files ask for 16 bits"
 
 
 def _overlapping(start: Start, rules: TargetRules) -> Iterator[str]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from placement.workloads.workload import Engine, Offload, RoleName, Schedule
+from placement.workloads.workload import Algorithm, Engine, Master, Offload, RoleName, Schedule
 
 Pools = frozenset[frozenset[RoleName]]
 """Which roles share their GPUs: a partition of the roles that are placed."""
@@ -45,6 +45,8 @@ class TargetRules:
         Whether it can place roles so.
     roles
         The models that it can place; a reward *function* needs no GPU and is no matter.
+    algorithms
+        Those that it has.
     generates
         Where it can generate.
     presets
@@ -70,12 +72,27 @@ class TargetRules:
         It runs the reward model on an engine that generates, whatever the job says.
     one_megatron_layout
         Roles on Megatron that share a pool have the same tp, pp and ep.
+    masters, megatron_masters
+        Precisions of the weights that its optimizers update, under FSDP and under Megatron.
+    megatron_streams
+        Whether its Megatron can keep optimizer states in host memory also in the update.
+    offloads
+        Where it can keep the state of a trained role when it generates on the actor's GPUs, and when on GPUs of its own.
+    shares_sequences
+        Whether its FSDP lets GPUs share sequences (Ulysses, ring or context parallelism).
+    like_actor
+        Roles that have the actor's tensor, pipeline, sequence and expert sizes, for they live in its processes.
+    whole_batches
+        It refuses data-parallel sizes that do not divide the sequences of an optimizer update.
+    quantized
+        Whether its files can ask engines for 8-bit weights or an 8-bit KV cache.
     """
 
     name: str
     says: str
     pools: Callable[[Pools], bool] = lambda pools: True
     roles: frozenset[RoleName] = frozenset(RoleName)
+    algorithms: frozenset[Algorithm] = frozenset(Algorithm)
     generates: Generates = Generates.EITHER
     presets: tuple[str | None, str | None] = (None, None)
     schedules: tuple[tuple[Schedule, ...], tuple[Schedule, ...]] = ((), ())
@@ -89,6 +106,23 @@ class TargetRules:
     ref_fsdp: Offload | None = None
     serves_reward: bool = False
     one_megatron_layout: bool = False
+    masters: tuple[Master, ...] = tuple(Master)
+    megatron_masters: tuple[Master, ...] = tuple(Master)
+    megatron_streams: bool = True
+    offloads: tuple[tuple[Offload, ...], tuple[Offload, ...]] = (tuple(Offload), tuple(Offload))
+    shares_sequences: bool = True
+    like_actor: frozenset[RoleName] = frozenset()
+    whole_batches: bool = False
+    quantized: bool = True
+
+    def kept(self, engine: Engine) -> tuple[Master, ...]:
+        """Return the precisions of the weights that its optimizers update under *engine*."""
+        return self.megatron_masters if engine is Engine.MEGATRON else self.masters
+
+    def waits(self, engine: Engine, *, is_hybrid: bool) -> tuple[Offload, ...]:
+        """Return where it can keep the state of a role that *engine* trains; *is_hybrid* when it generates on the actor's GPUs."""
+        offloads = self.offloads[0 if is_hybrid else 1]
+        return offloads if engine is Engine.FSDP or self.megatron_streams else tuple(o for o in offloads if o is not Offload.ALWAYS)
 
     def patterns(self, placed: Sequence[RoleName]) -> Iterator[Pools]:
         """Yield the ways in which it can pool the roles *placed*."""
@@ -129,7 +163,8 @@ def _any(*conditions: Callable[[Pools], bool]) -> Callable[[Pools], bool]:
 
 
 def _one_pool(pools: Pools) -> bool:
-    return len(pools) == 1
+    """All share; the engines then are the actor's own, which is a hybrid engine and no role."""
+    return len(pools) == 1 and not _has(pools, ROLLOUT)
 
 
 def _all_apart(pools: Pools) -> bool:
@@ -162,6 +197,12 @@ def _launcher(name: str, says: str, *, is_partial: bool = False, is_ascending: b
 _NO_OVERLAP = (Schedule.NONE,)
 _IN_STAGES = (Schedule.FULL,)
 _BESIDE = (Schedule.ONE_STEP_OFF, Schedule.ASYNC)
+_STREAMED = (Offload.NONE, Offload.ALWAYS)
+
+
+def _but(*absent: Algorithm) -> frozenset[Algorithm]:
+    return frozenset(Algorithm) - set(absent)
+
 
 TARGET_RULES = (
     TargetRules(
@@ -183,47 +224,77 @@ TARGET_RULES = (
         serves_reward=True,
         one_megatron_layout=True,
     ),
-    TargetRules("roll", "any lists of GPUs, in any order", is_partial=True),
+    TargetRules(
+        "roll",
+        "any lists of GPUs, in any order",
+        algorithms=_but(Algorithm.REMAX, Algorithm.RLOO),
+        is_partial=True,
+        masters=(Master.FP32,),
+        shares_sequences=False,
+        whole_batches=True,
+        megatron_masters=(Master.FP32,),
+        megatron_streams=False,
+        quantized=False,
+    ),
     TargetRules(
         "rlinf",
-        "all roles have the same GPUs, or each has GPUs of its own with consecutive ids",
-        pools=_any(_one_pool, _all_apart),
+        "all roles have the same GPUs, or generation is on its own and each role has GPUs of its own, with consecutive ids",
+        pools=lambda pools: _all_apart(pools) if _has(pools, ROLLOUT) else _one_pool(pools),
+        algorithms=_but(Algorithm.REMAX, Algorithm.RLOO),
         presets=("colocate", None),
         schedules=(_NO_OVERLAP, _NO_OVERLAP),
         is_ascending=True,
         is_consecutive=True,
+        shares_sequences=False,
+        whole_batches=True,
+        megatron_masters=(Master.FP32,),
+        megatron_streams=False,
+        quantized=False,
     ),
     TargetRules(
         "openrlhf",
-        "all roles have the same GPUs, or actor and ref share or not, critic and reward share or not, and all others are apart",
+        "all roles have the same GPUs, or engines are on their own, actor and ref share or not, critic and reward share or not",
         pools=_any(
             _one_pool,
             _all(_alone(ROLLOUT), _only_pairs(frozenset({ACTOR, REF}), frozenset({CRITIC, REWARD})), lambda pools: _has(pools, ROLLOUT)),
-            _all(_alone(ROLLOUT), lambda pools: _has(pools, ROLLOUT) and len(pools) == 2),
         ),
+        algorithms=_but(Algorithm.REMAX),
         presets=("colocate", None),
         schedules=(_IN_STAGES, (Schedule.FULL, Schedule.ASYNC)),
         training=(Engine.FSDP,),
         generation=(Engine.VLLM,),
+        zero=(1, 2, 3),
+        masters=(Master.FP32,),
+        offloads=((Offload.NONE, Offload.BETWEEN), (Offload.NONE,)),
+        whole_batches=True,
+        quantized=False,
     ),
     TargetRules(
         "trl",
         "actor, ref and reward model are in one process per GPU; vLLM is on their GPUs or on its own",
         pools=_all(_together(ACTOR, REF, REWARD), _alone(ROLLOUT)),
         roles=frozenset({ACTOR, REF, REWARD, ROLLOUT}),
+        algorithms=frozenset({Algorithm.GRPO, Algorithm.DAPO, Algorithm.RLOO}),
         presets=("colocate", None),
         schedules=(_NO_OVERLAP, _NO_OVERLAP),
         training=(Engine.FSDP,),
         generation=(Engine.VLLM,),
+        offloads=(_STREAMED, _STREAMED),
+        shares_sequences=False,
+        whole_batches=True,
+        quantized=False,
     ),
     TargetRules(
         "prime-rl",
         "the trainer and the engines each have GPUs of their own, and there is no other model",
+        pools=_all_apart,
         roles=frozenset({ACTOR, ROLLOUT}),
         generates=Generates.APART,
         schedules=((), _BESIDE),
         training=(Engine.FSDP,),
         generation=(Engine.VLLM,),
+        offloads=(_STREAMED, _STREAMED),
+        quantized=False,
     ),
     TargetRules(
         "areal",
@@ -232,16 +303,28 @@ TARGET_RULES = (
         roles=frozenset({ACTOR, CRITIC, REF, ROLLOUT}),
         generates=Generates.APART,
         schedules=((), (Schedule.ASYNC, Schedule.ONE_STEP_OFF)),
+        tensor_parallel_fsdp=True,
+        megatron_masters=(Master.FP32,),
+        megatron_streams=False,
+        quantized=False,
     ),
     TargetRules(
         "nemo-rl",
         "the policy (actor and ref) has one pool; generation is on it or on its own, a reward model on its own",
         pools=_all(_together(ACTOR, REF), _alone(ROLLOUT, REWARD)),
         roles=frozenset({ACTOR, REF, REWARD, ROLLOUT}),
+        algorithms=frozenset({Algorithm.GRPO, Algorithm.DAPO, Algorithm.RLOO}),
         presets=("colocate", None),
         schedules=(_NO_OVERLAP, _BESIDE),
         is_ascending=True,
         generation=(Engine.VLLM,),
+        masters=(Master.FP32,),
+        offloads=(tuple(Offload), _STREAMED),
+        tensor_parallel_fsdp=True,
+        like_actor=frozenset({REF}),
+        whole_batches=True,
+        megatron_masters=(Master.FP32,),
+        quantized=False,
     ),
     TargetRules(
         "skyrl",
@@ -250,20 +333,34 @@ TARGET_RULES = (
             _one_pool, _all(_alone(CRITIC, ROLLOUT), _only_pairs(frozenset({ACTOR, REF})), lambda pools: _has(pools, ROLLOUT))
         ),
         roles=frozenset({ACTOR, CRITIC, REF, ROLLOUT}),
+        algorithms=_but(Algorithm.REMAX),
         presets=("colocate", None),
         schedules=(_NO_OVERLAP, (Schedule.NONE, Schedule.ONE_STEP_OFF, Schedule.ASYNC)),
         is_ascending=True,
+        generation=(Engine.VLLM,),
+        masters=(Master.FP32,),
+        offloads=(tuple(Offload), _STREAMED),
+        whole_batches=True,
+        megatron_masters=(Master.FP32,),
+        megatron_streams=False,
+        quantized=False,
     ),
     TargetRules(
         "slime",
         "actor, critic and ref are on the same GPUs; engines are on them or on their own",
         pools=_all(_together(ACTOR, CRITIC, REF), _alone(ROLLOUT)),
         roles=frozenset({ACTOR, CRITIC, REF, ROLLOUT}),
+        algorithms=_but(Algorithm.REMAX, Algorithm.RLOO),
         presets=("colocate", None),
         schedules=(_NO_OVERLAP, (Schedule.NONE, Schedule.ONE_STEP_OFF, Schedule.ASYNC)),
         is_ascending=True,
-        training=(Engine.MEGATRON, Engine.FSDP),
+        training=(Engine.MEGATRON,),
         generation=(Engine.SGLANG,),
+        masters=(Master.FP32,),
+        like_actor=frozenset({REF, CRITIC}),
+        whole_batches=True,
+        megatron_masters=(Master.FP32,),
+        quantized=False,
     ),
     _launcher("deepspeed", "any roles on any GPUs, and ranks follow ids", is_partial=True, is_ascending=True),
     _launcher("ray", "any roles on any GPUs, but a GPU is of one placement group"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -20,7 +21,17 @@ from placement.workloads.rule_values import LAUNCHERS, TARGETS
 from placement.workloads.rules import parse_rules
 from placement.workloads.target_fit import fitted
 from placement.workloads.target_rules import TARGET_RULES, Pools, TargetRules, partitions, target_rules
-from placement.workloads.workload import Engine, Offload, RoleName, Schedule
+from placement.workloads.workload import (
+    Algorithm,
+    Engine,
+    LayoutMenu,
+    Master,
+    Offload,
+    Quantization,
+    RoleName,
+    Schedule,
+    Workload,
+)
 
 ACTOR, ROLLOUT, CRITIC, REF, REWARD = RoleName
 
@@ -44,10 +55,11 @@ def test_partitions_are_counted_by_bell():
          ("actor ref | critic", "actor critic ref | rollout reward", "actor | ref")),
         ("verl", ("actor ref | critic reward", "actor critic ref", "actor | ref | critic | reward"), ()),
         ("roll", ("actor ref | critic reward", "actor | rollout ref"), ()),
-        ("rlinf", ("actor critic ref reward", "actor | critic | ref"), ("actor ref | critic",)),
-        ("openrlhf", ("actor critic ref reward", "actor ref | critic reward | rollout", "actor critic ref reward | rollout",
-                      "actor | ref | critic | reward | rollout"),
-         ("actor ref | critic reward", "actor critic | ref reward | rollout", "actor rollout | ref")),
+        ("rlinf", ("actor critic ref reward", "actor | critic | ref | rollout"),
+         ("actor ref | critic", "actor | ref", "actor ref | rollout")),
+        ("openrlhf", ("actor critic ref reward", "actor ref | critic reward | rollout", "actor | ref | critic | reward | rollout"),
+         ("actor ref | critic reward", "actor critic | ref reward | rollout", "actor rollout | ref",
+          "actor critic ref reward | rollout")),
         ("trl", ("actor ref reward", "actor ref reward | rollout"), ("actor | ref", "actor rollout ref | reward")),
         ("prime-rl", ("actor | rollout",), ()),
         ("areal", ("actor ref | rollout", "actor | ref | rollout", "actor critic ref | rollout"), ("actor | critic ref | rollout",)),
@@ -120,6 +132,67 @@ def test_menus_lose_what_it_does_not_have():
     assert fitted(job, None) is job
 
 
+@pytest.mark.parametrize(
+    ("target", "changes", "words"),
+    [
+        ("trl", {"algorithm": Algorithm.REINFORCE_PP}, "algorithm: target trl has grpo, rloo, dapo, not reinforce++"),
+        ("openrlhf", {"master": (Master.BF16,)}, "roles.actor.train.master: target openrlhf takes fp32, not bf16"),
+        ("openrlhf", {"offload": (Offload.ALWAYS,)}, "roles.actor.train.offload: target openrlhf takes none or between, not always"),
+        ("trl", {"sp": (2,)}, "roles.actor.layout.sp: target trl takes 1, not 2: its GPUs share no sequences"),
+        ("skyrl", {"dp": (3, 7)}, "roles.actor.layout.dp: target skyrl takes 640 or 320"),
+        ("skyrl", {"minibatches": 3}, "batch: target skyrl cuts a step into equal minibatches, and 5120 sequences do not make 3"),
+        ("roll", {"quantization": (Quantization.FP8,)}, "roles.actor.rollout.quantization: target roll takes none, not fp8"),
+    ],
+)
+def test_a_menu_without_what_it_has(target, changes, words):
+    """The key, what is there, and why; 5120 sequences in 4 minibatches are 1280, which 3 and 7 ranks do not share evenly."""
+    job = load_workload("grpo-1.5b")
+    actor = job.role(ACTOR)
+    assert actor is not None
+    assert actor.train is not None
+    assert actor.rollout is not None
+    parts = {
+        "train": replace(actor.train, **{key: changes[key] for key in ("master", "offload") if key in changes}),
+        "layout": replace(actor.layout, **{key: changes[key] for key in ("sp", "dp") if key in changes}),
+        "rollout": replace(actor.rollout, **{key: changes[key] for key in ("quantization",) if key in changes}),
+    }
+    batch = replace(job.batch, **{key: changes[key] for key in ("minibatches",) if key in changes})
+    algorithm = changes.get("algorithm", job.algorithm)
+    roles = tuple(role.replace(**parts) if role.name is ACTOR else role for role in job.roles)
+    with pytest.raises(InputError) as refused:
+        fitted(job.replace(roles=roles, batch=batch, algorithm=algorithm), named(target))
+    assert str(refused.value).startswith(words)
+
+
+def test_one_layout_for_actor_and_ref():
+    """NeMo-RL's policy is both: ref gets the actor's sizes, and menus of several are refused with the key."""
+    job = load_workload("grpo-32b")
+    with pytest.raises(InputError, match=r"roles.actor.layout.tp: target nemo-rl has one layout for actor and ref, and 2 and 4 and 8 are"):
+        fitted(job, named("nemo-rl"))
+
+    def sized(tp: int) -> Workload:
+        """Return the job with one size for the actor."""
+        layout = LayoutMenu(tp=(tp,), pp=(1,))
+        return job.replace(roles=tuple(role.replace(layout=layout) if role.name is ACTOR else role for role in job.roles))
+
+    found = fitted(sized(4), named("nemo-rl"))
+    ref = found.role(REF)
+    assert ref is not None
+    assert (ref.layout.tp, ref.layout.pp) == ((4,), (1,))
+    assert fitted(found, named("nemo-rl")) == found
+    with pytest.raises(InputError, match=r"roles.ref.layout.tp: target nemo-rl gives ref that of actor: write 16"):
+        fitted(sized(16), named("nemo-rl"))
+
+
+def test_megatron_keeps_other_things_than_fsdp():
+    """AReaL: 16-bit masters and streamed optimizers under FSDP alone."""
+    areal = named("areal")
+    assert areal.kept(Engine.FSDP) == (Master.FP32, Master.BF16)
+    assert areal.kept(Engine.MEGATRON) == (Master.FP32,)
+    assert areal.waits(Engine.MEGATRON, is_hybrid=False) == (Offload.NONE, Offload.BETWEEN)
+    assert Offload.ALWAYS in areal.waits(Engine.FSDP, is_hybrid=False)
+
+
 # ── plans ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -176,6 +249,8 @@ def test_the_checker_sees_what_the_target_cannot_express(target, rules, device_m
     """A plan that was changed behind the solver's back."""
     job = load_workload("ppo-7b")
     job = job.replace(roles=tuple(role for role in job.roles if role.name in named(target).roles and role.name is not REWARD))
+    if job.algorithm not in named(target).algorithms:
+        job = job.replace(algorithm=Algorithm.GRPO)
     instance = make_instance(load("dgx-a100-80gb"), job, parse_rules(rules, f"target={target}"))
     found = plan(instance, solver=SolverName.GREEDY).plan
     assert found is not None
