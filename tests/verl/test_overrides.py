@@ -11,7 +11,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
-from verl_jobs import JOBS, planned
+from verl_maps import JOBS, planned
 
 from placement.targets import verl_keys
 from placement.targets.start import read_start
