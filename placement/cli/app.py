@@ -325,7 +325,7 @@ def catalog(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """List what is shipped: GPUs, models, machines, workloads, rules, presets, constants."""
+    """List what is shipped: GPUs, models, machines, workloads, rules, presets, constants, targets."""
     from placement.cli import catalog as command
     from placement.cli import options
 

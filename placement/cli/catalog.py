@@ -16,7 +16,7 @@ from placement.text.output import json_text, write_stdout
 
 Row = dict[str, object]
 
-PROSE = ("driver's name", "what", "default", "says", "unit", "source")
+PROSE = ("driver's name", "what", "default", "says", "unit", "source", "pins ids", "keeps ranks")
 """Columns that wrap between words; names, which people copy, stay whole."""
 
 
@@ -30,6 +30,7 @@ def run(kind: str | None, *, as_json: bool) -> int:
         "rules": _rules,
         "presets": _presets,
         "constants": _constants,
+        "targets": _targets,
     }
     chosen = {name: rows() for name, rows in listings.items() if kind in (None, name)}
     if as_json:
@@ -116,4 +117,19 @@ def _constants() -> list[Row]:
             "source": said.source,
         }
         for name, said in sources().items()
+    ]
+
+
+def _targets() -> list[Row]:
+    from placement.targets.catalog import targets
+
+    return [
+        {
+            "target": each.name,
+            "what": each.title,
+            "version": ", ".join(each.versions) or "any",
+            "pins ids": each.pins,
+            "keeps ranks": each.keeps,
+        }
+        for each in targets()
     ]

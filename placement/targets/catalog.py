@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from placement.targets.target import Target
 
 MODULES: Mapping[str, str] = {
+    "verl": "verl",
     "verl-stock": "verl_stock",
     "roll": "roll",
     "rlinf": "rlinf",

@@ -47,14 +47,15 @@ def problems(start: Start) -> Iterator[str]:
         _, each = shape(start, start.seats[name]) if name in start.seats else (1, 1)
         if role is not None and role.layout.tp * role.layout.pp > 1 and each % role.layout.tp:
             yield f"{each} GPUs of {name} on a host do not divide into blocks of tp {role.layout.tp}"
-    trained = {
-        name: (role.layout.tp, role.layout.pp, role.layout.ep_size)
-        for name, role in start.roles.items()
-        if role.engine == Engine.MEGATRON and name in start.pool_of("actor").roles
-    }
-    if len(set(trained.values())) > 1:
-        shown = ", ".join(f"{name} tp {tp} pp {pp} ep {ep}" for name, (tp, pp, ep) in trained.items())
-        yield f"Megatron roles of one pool have one layout, which the first of them sets for all: {shown}"
+    for pool in start.pools:
+        layouts = {
+            name: (role.layout.tp, role.layout.pp, role.layout.ep_size)
+            for name, role in start.roles.items()
+            if role.engine == Engine.MEGATRON and name in pool.roles
+        }
+        if len(set(layouts.values())) > 1:
+            shown = ", ".join(f"{name} tp {tp} pp {pp} ep {ep}" for name, (tp, pp, ep) in layouts.items())
+            yield f"Megatron roles of one pool have one layout, which the first of them sets for all: {shown}"
 
 
 def cpus_per_node(start: Start) -> int:

@@ -275,7 +275,7 @@ def _reward(start: Start) -> Iterator[Override]:
         yield _one("reward.reward_model.enable", False)
         return
     pool = start.pool_of("reward")
-    apart = "actor" not in pool.roles
+    apart = pool.roles == ("reward",)      # else it scores between phases, and sleeps otherwise
     hosts, each = shape(start, pool.seats)
     yield _one("reward.reward_model.enable", True)
     yield _one("reward.reward_model.enable_resource_pool", apart)

@@ -25,6 +25,15 @@ ACTOR, CRITIC, REF, REWARD = "actor", "critic", "ref", "reward"
 ROLES = (ACTOR, CRITIC, REF, REWARD)
 """What a map may place; the actor generates too (verl's hybrid engine)."""
 
+TRIED = ("0.9.1",)
+"""Versions of verl that tests/verl runs."""
+
+MODULE = "placement.targets.verl_runtime"
+"""What verl loads by ``VERL_USE_EXTERNAL_MODULES``."""
+
+MAP_KEY = "trainer.v1.placed.map"
+"""Key of verl's configuration that names the map."""
+
 SHARE = 1e-4
 """The smallest share of a GPU that Ray counts."""
 

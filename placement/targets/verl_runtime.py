@@ -32,15 +32,10 @@ from placement.maps.seats import read_seats
 from placement.targets.verl_agreement import Needs, disagreements, pool_of
 from placement.targets.verl_cluster import PlacedPools, check_ray
 from placement.targets.verl_lanes import Lanes
-from placement.targets.verl_pools import ACTOR, CRITIC, REF, REWARD, VerlPool, verl_pools
+from placement.targets.verl_pools import ACTOR, CRITIC, MAP_KEY, REF, REWARD, TRIED, VerlPool, verl_pools
 from placement.targets.verl_ranks import table
-from placement.targets.verl_workers import LOG_PROBS, GeneratingActor, ReferenceApart
+from placement.targets.verl_workers import LOG_PROBS, GeneratingActor, ReferenceApart, told_roles
 from placement.text import strict_yaml
-
-TRIED = ("0.9.1",)
-"""Versions of verl that tests/verl runs."""
-
-MAP_KEY = "trainer.v1.placed.map"
 
 NO_LOOPS = f"{__name__}.NoAgentLoops"
 
@@ -117,6 +112,11 @@ class OnMap(PPOTrainerSync):  # type: ignore[misc]
             self.config.reward.reward_model.nnodes = len(reward.parts)
             self.config.reward.reward_model.n_gpus_per_node = reward.per_host
         self.resource_pool_manager = PlacedPools(self.pools, self.mapping, insists=self.insists)
+
+    def _setup(self) -> None:
+        """Start the workers as verl does, and tell them their roles."""
+        with told_roles(self.pools):
+            super()._setup()
 
     def _pool(self, role: str) -> VerlPool | None:
         return pool_of(self.pools, role)

@@ -9,7 +9,7 @@ When to modify: verl makes pools in another order, or can be told GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from placement.errors import InputError
 from placement.maps.seats import Pool
@@ -44,7 +44,7 @@ def _emit(start: Start, version: str) -> Emitted:
             f'+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_VISIBLE_DEVICES="{gpus}"\n'
             f"+ray_kwargs.ray_init.runtime_env.env_vars.CUDA_DEVICE_ORDER={ORDER['CUDA_DEVICE_ORDER']}\n"
         )
-    files |= ray_start(start, order)
+    files |= ray_start(start, {host: start.visible(host, order) for host in start.hosts})
     files["launch.sh"] = launch(config_name(start), version)
     return Emitted(files, notes(start, version))
 
@@ -63,11 +63,20 @@ def refuse(start: Start) -> None:
         raise InputError(f"verl cannot run this map: {'; '.join(wrong)}")
 
 
-def ray_start(start: Start, order: Sequence[Pool]) -> dict[str, str]:
-    """Return the scripts that start Ray, one for each host: the first is the head."""
+def ray_start(start: Start, offered: Mapping[str | None, Sequence[int]], *, named: bool = False) -> dict[str, str]:
+    """
+    Return the scripts that start Ray, one for each host: the first is the head.
+
+    Parameters
+    ----------
+    offered
+        The GPUs of each host in the order in which its node offers them.
+    named
+        Whether nodes are given the names of their hosts.
+    """
     files = {}
     for k, host in enumerate(start.hosts):
-        gpus = start.visible(host, order)
+        gpus = offered[host]
         where = "--head --port=6379" if k == 0 else '--address="$1:6379"'
         name = host_file("ray-start", host, ".sh")
         comment = f"bash {name}{'' if k == 0 else ' HEAD_ADDRESS'}: GPUs in the order in which verl takes them. Ray must not run here yet."
@@ -75,21 +84,32 @@ def ray_start(start: Start, order: Sequence[Pool]) -> dict[str, str]:
         cpus = cpus_per_node(start)
         too_few = f"verl asks Ray for {cpus} CPUs here, and this host has $(nproc): its pools would wait for ever"
         enough = f'[ "$(nproc)" -ge {cpus} ] || echo "{too_few}" >&2'
+        if named and host is not None:
+            where += f" --node-name={host}"
         files[name] = script(comment, [check, enough, f"{assignments(visible(gpus))} ray start {where} --num-gpus={len(gpus)}"])
     return files
 
 
-def launch(config: str, version: str, *, more: Sequence[str] = ()) -> str:
-    """Return the script that starts verl with the overrides and what is given on its command line."""
+def launch(config: str, version: str, *, before: Sequence[str] = (), more: Sequence[str] = ()) -> str:
+    """
+    Return the script that starts verl with the overrides and what is given on its command line.
+
+    Parameters
+    ----------
+    before
+        Lines before the command.
+    more
+        Words of the command that need the shell.
+    """
     comment = (
         f"bash launch.sh data.train_files=… data.val_files=… : starts verl {version} with the overrides beside this file.\n"
         "What you add comes last, and wins."
     )
     lines = [
         'here=$(cd "$(dirname "$0")" && pwd)',
-        *more,
+        *before,
         'mapfile -t overrides < "$here/overrides.txt"',
-        f'python3 -m verl.trainer.main_ppo --config-name={config} "${{overrides[@]}}" "$@"',
+        " ".join(["python3 -m verl.trainer.main_ppo", f"--config-name={config}", '"${overrides[@]}"', *more, '"$@"']),
     ]
     return script(comment, lines)
 
@@ -103,11 +123,14 @@ def notes(start: Start, version: str) -> tuple[str, ...]:
         said.append(
             "verl orders nodes by their addresses as text (10.0.0.10 before 10.0.0.2): give the hosts of the map addresses in that order"
         )
-    if "reward" in start.roles:
-        said.append(
-            "verl serves the reward model with an engine: gpu_memory_utilization is its weights and 4 GiB; the plan counts forward passes"
-        )
-    return tuple(said)
+    return (*said, *served(start))
+
+
+def served(start: Start) -> tuple[str, ...]:
+    """Return what whoever starts verl must know of its reward model, where there is one."""
+    if "reward" not in start.roles:
+        return ()
+    return ("verl serves the reward model with an engine: gpu_memory_utilization is its weights and 4 GiB; the plan counts forward passes",)
 
 
 TARGET = Target(

@@ -29,6 +29,9 @@ from placement.verifying.observed import (
 )
 from placement.verifying.wanted import Wanted, WantedMap
 
+ORDERED = (None, "ray")
+"""Targets whose pools are created in the order of the roles. Others have orders of their own: of their nodes the set of GPUs is compared."""
+
 LABEL = "placement.host"
 """The label by which a node is a host of the map (`placement.targets.ray` starts nodes with it)."""
 
@@ -177,9 +180,6 @@ def compare_nodes(wanted: WantedMap, nodes: Sequence[Node], role: str | None) ->
     chosen = [wanted.of_role(role, {})] if role is not None else [Wanted(pool, wanted.uuids) for pool in wanted.pools]
     hosts = tuple(dict.fromkeys(seat.host for one in chosen for seat in one.pool.seats))
     at = {host: _find(host, nodes) for host in hosts}
-    said: list[str] = []
-    for host in hosts:
-        said += _node_differs(wanted, host, at[host], nodes)
     where = {id(node): host for host, node in at.items() if node is not None}
     verdicts, idle = [], []
     for one in chosen:
@@ -188,6 +188,10 @@ def compare_nodes(wanted: WantedMap, nodes: Sequence[Node], role: str | None) ->
             verdicts.append(compare(one, seen))
         else:
             idle.append(one.pool)
+    is_ordered = wanted.target in ORDERED and bool(idle)      # workers say themselves on which GPUs they are
+    said: list[str] = []
+    for host in hosts:
+        said += _node_differs(wanted, host, at[host], nodes, is_ordered=is_ordered)
     return ClusterVerdict(tuple(said), tuple(verdicts), tuple(idle))
 
 
@@ -199,7 +203,9 @@ def _find(host: str | None, nodes: Sequence[Node]) -> Node | None:
     return loose[0] if len(loose) == 1 else None
 
 
-def _node_differs(wanted: WantedMap, host: str | None, node: Node | None, nodes: Sequence[Node]) -> Iterator[str]:
+def _node_differs(
+    wanted: WantedMap, host: str | None, node: Node | None, nodes: Sequence[Node], *, is_ordered: bool
+) -> Iterator[str]:
     gpus = _in_order(wanted, host)
     listed = ",".join(map(str, gpus))
     name = host or ONLY_HOST
@@ -211,8 +217,11 @@ def _node_differs(wanted: WantedMap, host: str | None, node: Node | None, nodes:
         yield f"{name}: Ray hands out {node.gpus} GPUs, and the map uses {len(gpus)} ({listed}): start it with --num-gpus={len(gpus)}"
     visible = node.environment.get(VISIBLE)
     entries = visible.split(",") if visible is not None else list(map(str, range(node.gpus)))
-    if entries[: len(gpus)] != list(map(str, gpus)):
-        is_set = f"is {visible}" if visible is not None else "is not set"
+    is_set = f"is {visible}" if visible is not None else "is not set"
+    missing = [str(gpu) for gpu in gpus if str(gpu) not in entries]
+    if missing and not is_ordered:
+        yield f"{name}: the node was started where {VISIBLE} {is_set}, and the map uses GPU {', '.join(missing)} too"
+    elif is_ordered and entries[: len(gpus)] != list(map(str, gpus)):
         yield (
             f"{name}: the node was started where {VISIBLE} {is_set}, and the map creates pools on GPUs {listed} in this order: Ray hands "
             f"out GPUs in the order of that variable; start it where {VISIBLE}={listed}"

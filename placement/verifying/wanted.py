@@ -55,10 +55,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class WantedMap:
-    """All pools of a map, and what the map knows of its machine."""
+    """All pools of a map, what the map knows of its machine, and what it was planned for, if it was for a target."""
 
     pools: tuple[Pool, ...]
     uuids: Mapping[Seat, str]
+    target: str | None = None
 
     def of_role(self, role: str | None, environment: Mapping[str, str]) -> Wanted:
         """
@@ -99,7 +100,7 @@ def read_wanted(source: str | os.PathLike[str] | Plan) -> WantedMap:
     """
     if isinstance(source, Plan):
         groups = {role: tuple(_seat(entry) for entry in group) for role, group in source.device_map.items()}
-        return _with_uuids(groups, {"inputs": source.inputs})
+        return _with_uuids(groups, {"inputs": source.inputs, "rules": source.rules})
     name = os.fspath(source)
     return parse_wanted(read_text(name, what="device map", most=MAX_BYTES, hint=": `placement plan -o FILE` writes one"), name=name)
 
@@ -119,7 +120,9 @@ def parse_wanted(text: str, *, name: str) -> WantedMap:
 
 def _with_uuids(groups: Mapping[str, tuple[Seat, ...]], data: Any) -> WantedMap:
     names_hosts = any(seat.host is not None for group in groups.values() for seat in group)
-    return WantedMap(pools(groups), by_seat(recorded_uuids(data, names_hosts=names_hosts)))
+    rules = data.get("rules")
+    target = rules.get("target") if isinstance(rules, Mapping) else None
+    return WantedMap(pools(groups), by_seat(recorded_uuids(data, names_hosts=names_hosts)), target)
 
 
 def _seat(entry: int | str) -> Seat:
