@@ -141,6 +141,8 @@ def _verdict(lowered: Lowered, result: Result, compare: Comparison, instance: In
     step, gpus, star = terms[Term.STEP], terms[Term.GPUS], result.step_star
     assert star is not None
     text = f"{result.status.value}: {seconds(step)} a step on {gpus} GPU{'' if gpus == 1 else 's'}"
+    if instance.rules.target is not None:
+        text += f" for {instance.rules.target}, preset {instance.rules.preset}"
     if seconds(step) != seconds(star.value):
         text += f" (the shortest{_at(instance)}: {seconds(star.value)})"
     if result.status is Status.FEASIBLE:

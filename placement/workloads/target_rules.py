@@ -214,6 +214,7 @@ TARGET_RULES = (
         ref_fsdp=Offload.ALWAYS,
         serves_reward=True,
         one_megatron_layout=True,
+        whole_batches=True,
     ),
     TargetRules(
         "verl",
@@ -223,6 +224,7 @@ TARGET_RULES = (
         ref_fsdp=Offload.ALWAYS,
         serves_reward=True,
         one_megatron_layout=True,
+        whole_batches=True,
     ),
     TargetRules(
         "roll",

@@ -43,7 +43,7 @@ class Files:
 
 
 @contextmanager
-def cluster(nodes: Mapping[str, str], *, modules: str, notes: Path | None = None) -> Iterator[str]:
+def cluster(nodes: Mapping[str, str], *, modules: str, notes: Path | None = None, cpus: int = 16) -> Iterator[str]:
     """A head without GPUs, and *nodes*: a name and the GPUs in the order in which it offers them. Yields the address."""
     said = {
         "VERL_USE_EXTERNAL_MODULES": modules,
@@ -62,7 +62,7 @@ def cluster(nodes: Mapping[str, str], *, modules: str, notes: Path | None = None
         )
         for name, gpus in nodes.items():
             found.add_node(
-                num_cpus=16,
+                num_cpus=cpus,
                 num_gpus=len(gpus.split(",")),
                 node_name=name,
                 object_store_memory=OBJECT_STORE,

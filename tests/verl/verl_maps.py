@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 
 from placement.machines.sources import read_machine
 from placement.maps.devicemap import dump
@@ -49,6 +50,12 @@ JOBS = {
 def planned(job: str, machine: str = "dgx-h100") -> str:
     """Return the map of *job* for stock verl."""
     algorithm, schedule, roles = JOBS[job]
+    preset = "guide" if "rollout" in roles else "colocate"
+    return job_map(algorithm, schedule, roles, "verl-stock", preset, machine=machine)
+
+
+def job_map(algorithm: str, schedule: str, roles: Mapping[str, object], target: str, preset: str, *, machine: str) -> str:
+    """Return the map of a job for a target."""
     document = {
         "schema": "placement/workload/v1",
         "algorithm": algorithm,
@@ -64,7 +71,6 @@ def planned(job: str, machine: str = "dgx-h100") -> str:
         "roles": roles,
     }
     workload = workload_file.read(strict_yaml.load(json.dumps(document), name="job.yaml"))
-    preset = "colocate" if workload.is_hybrid else "guide"
-    outcome = plan(make_instance(read_machine(machine), workload, parse_rules(preset, "target=verl-stock")))
+    outcome = plan(make_instance(read_machine(machine), workload, parse_rules(preset, f"target={target}")))
     assert outcome.plan is not None, (outcome.verdict, outcome.clash)
     return dump(outcome.plan)
