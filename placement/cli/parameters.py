@@ -20,7 +20,7 @@ SOLVERS = ("cpsat", "exhaustive", "greedy")
 PRESETS = ("guide", "minimal", "strict", "four", "colocate", "free")
 SHIPPED = ("gpus", "models", "machines", "workloads", "rules", "presets", "constants", "targets")
 TARGETS = (
-    "verl", "verl-stock", "roll", "rlinf", "openrlhf", "trl", "prime-rl", "areal", "nemo-rl", "skyrl", "slime",
+    "verl-stock", "verl", "roll", "rlinf", "openrlhf", "trl", "prime-rl", "areal", "nemo-rl", "skyrl", "slime",
     "deepspeed", "ray", "kubernetes", "torchrun", "accelerate", "slurm", "env",
 )  # fmt: skip
 SCHEMAS = ("workload",)

@@ -107,6 +107,8 @@ def run(
         outcome, question = inverse.answer(looked, SolverName(solver), options)
         return _report(outcome, question, output=output, force=force, as_json=as_json, beside=inverse.document(looked))
     question = ask(parse_rules(*specs))
+    if question.workload.schedule is not job.schedule:
+        note(f"target {question.rules.target} runs schedule {question.workload.schedule}, and not {job.schedule}, which the job has")
     if calibrate is not None:
         from placement.cli.calibrate import calibrated
 

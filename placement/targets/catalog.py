@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from placement.targets.target import Target
 
 MODULES: Mapping[str, str] = {
-    "verl": "verl",
     "verl-stock": "verl_stock",
+    "verl": "verl",
     "roll": "roll",
     "rlinf": "rlinf",
     "openrlhf": "openrlhf",

@@ -19,6 +19,7 @@ from placement.targets.target import Emitted, Target
 from placement.targets.verl_keys import versions
 from placement.targets.verl_limits import cpus_per_node, problems
 from placement.targets.verl_overrides import config_name, overrides
+from placement.targets.verl_read import read_back
 
 NOSET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 
@@ -152,4 +153,5 @@ TARGET = Target(
         "schedule one_step_off: it has an entry point of its own",
     ),
     emit=_emit,
+    reads=read_back,
 )

@@ -2,13 +2,15 @@
 What the nodes of a running Ray cluster, and the workers on them, see.
 
 Nothing of the job has to cooperate: a task on each node reads with which environment the node and its workers were started. A worker says
-by RANK and PLACEMENT_ROLES which rank it is; actors that `groups.py` of target ``ray`` makes are told both.
+by RANK and PLACEMENT_ROLES which rank it is: actors that `groups.py` of target ``ray`` makes, and workers of verl's trainer mode
+``placed``, are told both. Which GPU Ray gave a worker its node tells: the environment with which the process was started does not.
 
 When to modify: Ray starts its workers otherwise, or a target names nodes by another label.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,13 +32,23 @@ from placement.verifying.observed import (
 from placement.verifying.wanted import Wanted, WantedMap
 
 ORDERED = (None, "ray")
-"""Targets whose pools are created in the order of the roles. Others have orders of their own: of their nodes the set of GPUs is compared."""
+"""Targets whose pools are created in the order of the roles; of others, which have orders of their own, the set of GPUs is compared."""
 
 LABEL = "placement.host"
 """The label by which a node is a host of the map (`placement.targets.ray` starts nodes with it)."""
 
 ONLY_HOST = "host"
 """Its value where the map names no host."""
+
+
+NOSET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
+"""Tells Ray to leave CUDA_VISIBLE_DEVICES of its workers alone."""
+
+_GPUS = re.compile(r"GPU(_group_.*)?")
+"""Resources of Ray that are GPUs: of the node, or of a placement group on it."""
+
+Slots = Mapping[int, tuple[int, ...]]
+"""Process id → places in the node's list of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ class Node:
     environment
         With which the node was started.
     workers
-        The environments of its workers that say which rank they are.
+        The environments of its workers that say which rank they are, with the GPUs that Ray gave them.
     devices
         What the driver lists, where one answers.
     """
@@ -93,7 +105,7 @@ def ask(address: str, time_limit_s: float) -> tuple[Node, ...]:
         if late:
             names = ", ".join(sorted(_names(node)[0] for node, one in zip(nodes, asked, strict=True) if one in late))
             raise InputError(f"no answer of Ray's node {names} within {time_limit_s:g} s")
-        return tuple(_node(node, answer) for node, answer in zip(nodes, ray.get(asked), strict=True))
+        return tuple(_node(node, answer, _slots) for node, answer in zip(nodes, ray.get(asked), strict=True))
     finally:
         ray.shutdown()
 
@@ -124,6 +136,7 @@ def _probe() -> Callable[[], dict[str, Any]]:
         for process in os.listdir("/proc"):
             if process.isdigit() and int(process) != os.getpid() and is_worker(process):
                 environment = started_with(process)
+                environment["PID"] = process
                 if "RANK" in environment and environment.get("RAY_RAYLET_PID") == mine.get("RAY_RAYLET_PID"):
                     workers.append(environment)
         devices = None
@@ -147,15 +160,56 @@ def _names(node: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(name) for name in (label, node.get("NodeName"), node.get("NodeManagerHostname")) if name))
 
 
-def _node(node: Mapping[str, Any], answer: Mapping[str, Any]) -> Node:
+def _node(node: Mapping[str, Any], answer: Mapping[str, Any], slots: Callable[[Mapping[str, Any]], Slots]) -> Node:
     devices = answer["devices"]
+    gpus = int(node["Resources"]["GPU"])
+    listed = answer["environment"].get(VISIBLE)
+    workers = tuple(answer["workers"])
+    if any(_is_given_in_process(worker, listed) for worker in workers):
+        offered = listed.split(",") if listed else [str(k) for k in range(gpus)]
+        given = slots(node)
+        workers = tuple(
+            {**worker, VISIBLE: ",".join(offered[k] for k in given.get(int(worker["PID"]), ()) if k < len(offered))}
+            if _is_given_in_process(worker, listed)
+            else worker
+            for worker in workers
+        )
     return Node(
         _names(node),
-        int(node["Resources"]["GPU"]),
+        gpus,
         answer["environment"],
-        tuple(answer["workers"]),
+        workers,
         None if devices is None else tuple(Device(uuid, bus_key(bus_id)) for bus_id, uuid in devices),
     )
+
+
+def _is_given_in_process(worker: Mapping[str, str], listed: str | None) -> bool:
+    """Whether Ray chooses the worker's GPUs when it runs already: it was started with the list of its node, which Ray may change."""
+    return worker.get(VISIBLE) == listed and worker.get(NOSET, "").lower() not in ("1", "true", "yes")
+
+
+def _slots(node: Mapping[str, Any]) -> Slots:
+    """
+    Return which entries of the node's list Ray gave to each of its processes.
+
+    Raises
+    ------
+    InputError
+        If this release of Ray does not tell.
+    """
+    import ray
+
+    try:
+        from ray._private.internal_api import node_stats  # Ray has no public call for it
+
+        reply = node_stats(node["NodeManagerAddress"], node["NodeManagerPort"])
+        found = {}
+        for process in reply.core_workers_stats:
+            entries = [used.resource_slots for name, used in process.used_resources.items() if _GPUS.fullmatch(name)]
+            found[int(process.pid)] = tuple(sorted({int(slot.slot) for slots in entries for slot in slots}))
+    except (ImportError, AttributeError, TypeError) as error:
+        raise InputError(f"Ray {ray.__version__} does not tell which GPUs it gave its workers ({error}): 2.60 was tried") from None
+    return found
 
 
 # ── what is not as the map has it ───────────────────────────────────────────────────────────────────────────────────────

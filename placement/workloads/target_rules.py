@@ -210,7 +210,7 @@ TARGET_RULES = (
         "actor, critic and ref share one pool; the reward model is in it or in a pool of its own; a rollout of its own is alone",
         pools=_all(_together(ACTOR, CRITIC, REF), _with_the_actor_or_alone, _alone(ROLLOUT)),
         presets=("colocate", None),
-        schedules=(_NO_OVERLAP, _BESIDE),
+        schedules=(_NO_OVERLAP, (Schedule.ASYNC,)),
         ref_fsdp=Offload.ALWAYS,
         serves_reward=True,
         one_megatron_layout=True,

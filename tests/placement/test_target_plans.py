@@ -14,8 +14,8 @@ from placement.planner import plan
 from placement.plans import Plan
 from placement.program.instance import make_instance
 from placement.targets.catalog import target
-from placement.targets.start import read_start
-from placement.targets.target import emit, inexpressible
+from placement.targets.start import Start, read_start
+from placement.targets.target import Target, emit, inexpressible
 from placement.workloads import workload_file
 from placement.workloads.rules import parse_rules
 from placement.workloads.target_rules import TARGET_RULES
@@ -58,7 +58,7 @@ JOBS = {
     "megatron": MEGATRON,
 }
 
-WRITTEN = ("roll", "rlinf", "openrlhf", "trl", "prime-rl", "areal", "nemo-rl", "skyrl", "slime")
+WRITTEN = ("verl", "verl-stock", "roll", "rlinf", "openrlhf", "trl", "prime-rl", "areal", "nemo-rl", "skyrl", "slime")
 
 
 def job(name: str) -> Workload:
@@ -80,6 +80,16 @@ def planned(machine: str, name: str, wanted: str) -> Plan | None:
     return plan(instance).plan
 
 
+def lacks_a_key(it: Target, start: Start, version: str) -> bool:
+    """Older versions may: then nothing is written, and the key is named."""
+    try:
+        emit(it, start, version)
+    except InputError as error:
+        assert "has no key" in str(error)
+        return True
+    return False
+
+
 @pytest.mark.parametrize("wanted", WRITTEN)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_what_is_planned_is_written(machine, wanted):
@@ -94,6 +104,8 @@ def test_what_is_planned_is_written(machine, wanted):
         assert start.target == wanted
         assert list(inexpressible(it, start)) == [], name
         for version in it.versions:
+            if version != it.versions[0] and lacks_a_key(it, start, version):
+                continue
             emitted = emit(it, start, version)
             assert it.reads is not None
             back = dict(it.reads(emitted.files))

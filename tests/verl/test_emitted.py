@@ -94,7 +94,8 @@ def test_the_probe_finds_every_rank_on_its_gpu(files: Files, tmp_path: Path) -> 
     assert job.returncode == 0, said[-4000:]
     rows = re.findall(r"(\w+) +(\d+) +(?:node0:)?(\d+) +(?:node0:)?(\d+) +ok", said)
     found = {(pool, int(rank)): (int(planned), int(actual)) for pool, rank, planned, actual in rows}
-    pools = {"actor_ref": groups["actor"], "critic_reward": groups["critic"]}
+    pools = {"_".join(role for role in groups if groups[role] == gpus): gpus for gpus in groups.values()}
+    assert len(pools) > 1
     assert found == {(pool, rank): (gpu, gpu) for pool, gpus in pools.items() for rank, gpu in enumerate(gpus)}, said[-3000:]
 
 

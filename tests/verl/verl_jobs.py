@@ -66,7 +66,7 @@ def cluster(nodes: Mapping[str, str], *, modules: str, notes: Path | None = None
                 num_gpus=len(gpus.split(",")),
                 node_name=name,
                 object_store_memory=OBJECT_STORE,
-                env_vars={"CUDA_VISIBLE_DEVICES": gpus},
+                env_vars={"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": gpus},
             )
         found.wait_for_nodes()
         yield found.address
