@@ -42,6 +42,9 @@ PROMPTS, SAMPLES, MINIBATCHES = 3360, 4, 4
 SEVERAL_HOSTS = ("roll", "trl")
 """Targets whose files name hosts when the map does, and that keep any order of them (RLinf's ids have no gap: a test of its own)."""
 
+CAPACITY_MIB = 81152
+"""Of an A100 with 80 GB, which no target asks for but verl."""
+
 MODEL = "Qwen/Qwen2.5-0.5B"
 SMALL = "Qwen/Qwen2.5-1.5B"
 
@@ -93,7 +96,8 @@ def starts(draw: st.DrawFn, rules: TargetRules) -> Start:
     job = _workload(algorithm, placed, schedule, engine, rules)
     installed = dict.fromkeys(hosts, PER_HOST)
     order = [role for role in RoleName if role in seats]
-    return Start({r.value: seats[r] for r in order}, {r.value: roles[r] for r in order}, job, schedule, {}, installed)
+    capacity_mib = {seat: CAPACITY_MIB for group in seats.values() for seat in group}
+    return Start({r.value: seats[r] for r in order}, {r.value: roles[r] for r in order}, job, schedule, {}, capacity_mib, installed)
 
 
 def _algorithm(draw: st.DrawFn, rules: TargetRules, placed: Sequence[RoleName]) -> Algorithm:
@@ -206,4 +210,5 @@ def _start(rules: TargetRules, roles: dict[str, RolePlan], groups: dict[str, tup
     schedule = (rules.schedules[0 if is_hybrid else 1] or (Schedule.FULL,))[0]
     job = _workload(Algorithm.GRPO, placed, schedule, rules.training[0], rules)
     seats = {role: tuple(Seat(None, gpu) for gpu in gpus) for role, gpus in groups.items()}
-    return Start(seats, roles, job, schedule, {}, {None: PER_HOST})
+    capacity_mib = {seat: CAPACITY_MIB for group in seats.values() for seat in group}
+    return Start(seats, roles, job, schedule, {}, capacity_mib, {None: PER_HOST})

@@ -128,12 +128,13 @@ def test_wrong_visible_devices_on_one_host(job: Job) -> None:
 
 
 TRAIN = """
-import datetime, placement
+import datetime, os, placement, sys, traceback
+sys.excepthook = lambda *error: os.write(2, "".join(traceback.format_exception(*error)).encode())     # at once: ranks share the pipe
 placement.preflight("map.yaml")
 import torch.distributed as dist      # and only now
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 dist.barrier()
-print("trained", dist.get_rank())
+os.write(1, f"trained {dist.get_rank()}\n".encode())
 dist.destroy_process_group()
 """
 
