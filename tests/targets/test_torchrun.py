@@ -134,7 +134,7 @@ placement.preflight("map.yaml")
 import torch.distributed as dist      # and only now
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 dist.barrier()
-os.write(1, f"trained {dist.get_rank()}\n".encode())
+os.write(1, f"trained {dist.get_rank()}\\n".encode())
 dist.destroy_process_group()
 """
 
