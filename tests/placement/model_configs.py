@@ -50,6 +50,8 @@ def config_of(record):
     if "mixtral" in name:
         config |= {"num_local_experts": record["experts"], "num_experts_per_tok": record["experts_per_token"]}
     elif record["family"] == "moe":
+        if record["shared_experts"]:
+            config["shared_expert_intermediate_size"] = record["shared_experts"] * record["moe_ffn"]
         config |= {"moe_intermediate_size": record["moe_ffn"], "num_experts": record["experts"]}
         config |= {
             "num_experts_per_tok": record["experts_per_token"],
@@ -68,6 +70,10 @@ def config_of(record):
         }
         config |= {"num_experts_per_tok": record["experts_per_token"]}
     families = {
+        "qwen1.5-moe": "qwen2_moe",
+        "qwen2-57b": "qwen2_moe",
+        "qwen3-coder": "qwen3_moe",
+        "qwen1.5": "qwen2",
         "mixtral": "mixtral",
         "mistral": "mistral",
         "qwen2.5": "qwen2",
@@ -80,7 +86,8 @@ def config_of(record):
         "deepseek-v2": "deepseek_v2",
         "deepseek-v3": "deepseek_v3",
         "kimi": "kimi_k2",
-        "llama": "llama",
+        "olmo-2": "olmo2",
+        **dict.fromkeys(("llama", "yi-", "deepseek-coder", "deepseek-llm", "smollm"), "llama"),
     }
     config["model_type"] = next(family for part, family in families.items() if part in name)
     return config
