@@ -12,12 +12,17 @@ from collections.abc import Mapping
 
 from placement.errors import InputError
 from placement.models.model import Model, catalogue, from_numbers
-from placement.validation.relatives import ENDINGS, aliases, shipped_bytes
+from placement.validation.relatives import ENDINGS, aliases, opt, shipped_bytes
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card, cards
 
 _SAME_SIZE = (0.6, 1.5)
 """Parameters over those that a name says: names round, and some leave embeddings out; another model is farther off."""
+
+_SIZE = re.compile(r"(?<![a-z0-9.])\d{1,4}(?:\.\d{1,2})?[bt](?![a-z0-9])", re.IGNORECASE)
+_OTHER_SHAPES = {"vl", "vision", "omni", "audio", "next", "moe", "mamba", "hybrid", "diffusion", "draft", "eagle", "medusa"}
+"""Words that give a model another shape than that of the one beside which they stand."""
+_MOST_WORDS = 40
 
 _GPT_OSS = {"hidden": 2880, "heads": 64, "kv_heads": 8, "head_dim": 64, "vocab": 201_088, "ffn": 4 * 2880, "experts_per_token": 4}
 _FURTHER: Mapping[str, tuple[Mapping[str, int], float]] = {
@@ -46,16 +51,26 @@ def linear_bytes(name: str, stated: str = "") -> tuple[float, tuple[str, ...]]:
 
     They are 16 bits unless *stated*, which is the format that a row names, the name or the model says otherwise.
     """
-    further = _FURTHER.get(_plain(name))
+    known = _known(name)
+    plain = known[1] if known else _plain(name)
+    further = _FURTHER.get(plain)
     if further and "fp8" not in stated.lower():
         return further[1], ()
-    each, said = shipped_bytes(f"{stated} {name}", _plain(name))
+    each, said = shipped_bytes(f"{stated} {name}", plain)
     return each, (said,) if said else ()
 
 
 def granted(name: str) -> tuple[str, ...]:
     """Return what is taken for granted where the model called *name* is one of the catalogue under another name."""
-    return ("the language part alone, without the encoder of pictures",) if re.search(r"[-_ ]vl[-_ ]", name.lower()) else ()
+    known = _known(name)
+    said = []
+    if re.search(r"[-_ ](vl|omni)[-_ ]", name.lower()):
+        said.append("the language part alone, without the encoder of pictures")
+    if known is not None:
+        own = known[0].name
+        if not {_plain(own), _plain(_undated(own))} & {_plain(written) for written in _writings(name)}:
+            said.append(f"the shape of {own}")
+    return tuple(said)
 
 
 def find(name: str) -> Model:
@@ -67,14 +82,45 @@ def find(name: str) -> Model:
     Unpredictable
         If the catalogue has no such model.
     """
-    plain = _plain(name)
-    found = _models().get(plain)
-    if found is None:  # a mixture of experts without its active parameters: Qwen3-235B is Qwen3-235B-A22B
-        longer = [model for known, model in _models().items() if re.fullmatch(rf"{plain}a\d+b", known)] if plain else []
-        found = longer[0] if len(longer) == 1 else None
-    if found is None or not _is_of_size(found, name):
+    known = _known(name)
+    if known is None:
         raise Unpredictable(f"the catalogue has no model {name!r}" if name else "the row names no model")
-    return found
+    return known[0]
+
+
+@functools.lru_cache(maxsize=1024)
+def _known(name: str) -> tuple[Model, str] | None:
+    """Return the model that *name* means, and the plain name that it was found under; None where nothing is called so."""
+    if (numbers := opt(name)) is not None:
+        return from_numbers(numbers), _plain(name)
+    for written in _writings(name):
+        plain = _plain(written)
+        found = _models().get(plain)
+        if found is None:  # a mixture of experts without its active parameters: Qwen3-235B is Qwen3-235B-A22B
+            longer = [model for known, model in _models().items() if re.fullmatch(rf"{plain}a\d+b", known)] if plain else []
+            found = longer[0] if len(longer) == 1 else None
+        if found is not None and _is_of_size(found, name):
+            return found, plain
+    return _derived(name)
+
+
+def _writings(name: str) -> tuple[str, str, str]:
+    """Return *name* as it is; without a date; without the parameters, which some tables write behind it (``DeepSeek-V3-671B``)."""
+    return name, _undated(name), _SIZE.sub(" ", _undated(name))
+
+
+def _derived(name: str) -> tuple[Model, str] | None:
+    """Return the model whose whole name stands in *name* beside that of who trained it further: ``Hermes-3-Llama-3.1-8B``."""
+    words = _words(_undated(name))
+    if _OTHER_SHAPES & set(words) or len(words) > _MOST_WORDS or billions(name) is None:
+        return None
+    parts = ("".join(words[first:last]) for first in range(len(words)) for last in range(len(words), first, -1))
+    for part in sorted(parts, key=len, reverse=True):
+        found = _models().get(part)
+        is_versioned = re.fullmatch(r"(qwen|llama|deepseek)\d+b", part) is None
+        if found is not None and is_versioned and _is_of_size(found, name):
+            return found, part
+    return None
 
 
 def described(numbers: Mapping[str, object]) -> Model:
@@ -109,19 +155,26 @@ def _is_of_size(model: Model, words: str) -> bool:
 
 def _plain(name: str) -> str:
     """Return what all ways of writing a name have in common: ``LLAMA3.1_8B`` is ``meta-llama/Llama-3.1-8B``."""
-    bare = re.sub(r"\(.*?\)", "", name.lower()).rpartition("/")[2]
-    words = [word for word in re.split(r"[^a-z0-9]+", bare) if word and word not in ENDINGS]
-    joined = "".join(words).removeprefix("meta")
+    joined = "".join(_words(name)).removeprefix("meta")
     return re.sub(r"(\d+)b(\d+)a?b?$", r"\1ba\2b", joined) if re.search(r"\db\d+a$", joined) else joined
+
+
+def _words(name: str) -> list[str]:
+    bare = re.sub(r"(?<=\d)p(?=\d)", ".", re.sub(r"\(.*?\)", "", name.lower()).strip().rpartition("/")[2])
+    return [word for word in re.split(r"[^a-z0-9]+", bare) if word and word not in ENDINGS]
+
+
+def _undated(name: str) -> str:
+    """Return *name* without the month, or day, of a release: ``2407``, ``0528``, ``20240620``."""
+    return re.sub(r"(?<![a-z0-9.])(?:2[3-6](?:0\d|1[0-2])|(?:0\d|1[0-2])[0-3]\d|20\d{6})(?![a-z0-9.])", " ", name, flags=re.IGNORECASE)
 
 
 @functools.cache
 def _models() -> Mapping[str, Model]:
-    found: dict[str, Model] = {}
-    for name, model in catalogue().items():
-        found.setdefault(_plain(name), model)
-    for name, model in list(aliases(found)):
-        found.setdefault(name, model)
+    """Return models by plain name: those of the catalogue, then relatives, then names of the catalogue without their date."""
+    written = {_plain(name): model for name, model in reversed(list(catalogue().items()))}
+    undated = {_plain(_undated(name)): model for name, model in reversed(list(catalogue().items()))}
+    found = {**undated, **dict(aliases({**undated, **written})), **written}
     for name, (numbers, _) in _FURTHER.items():
         found[name] = from_numbers({"name": name, **_GPT_OSS, **numbers})
     return found

@@ -300,7 +300,7 @@ def test_models_are_found_in_words() -> None:
 
 
 def test_a_name_that_is_no_model_is_none() -> None:
-    for name in ("", "7B", "34B", "Qwen", "acme", "Qwen2-57B", "Qwen2-14B", "Qwen2.5-Coder-72B", "R1-Distill-Qwen-3B"):
+    for name in ("", "7B", "34B", "Qwen", "acme", "Qwen2-61B", "Qwen2-14B", "Qwen2.5-Coder-72B", "R1-Distill-Qwen-3B"):
         with pytest.raises(Unpredictable):
             naming.find(name)
 
