@@ -114,11 +114,11 @@ def _derived(name: str) -> tuple[Model, str] | None:
     words = _words(_undated(name))
     if _OTHER_SHAPES & set(words) or len(words) > _MOST_WORDS or billions(name) is None:
         return None
-    parts = ("".join(words[first:last]) for first in range(len(words)) for last in range(len(words), first, -1))
-    for part in sorted(parts, key=len, reverse=True):
+    parts = (words[first:last] for first in range(len(words)) for last in range(len(words), first + 1, -1))
+    versioned = ("".join(part) for part in parts if len(part) > 2 or re.search(r"\d", part[0]))
+    for part in sorted(versioned, key=len, reverse=True):
         found = _models().get(part)
-        is_versioned = re.fullmatch(r"(qwen|llama|deepseek)\d+b", part) is None
-        if found is not None and is_versioned and _is_of_size(found, name):
+        if found is not None and _is_of_size(found, name):
             return found, part
     return None
 
