@@ -180,6 +180,14 @@ def _models() -> Mapping[str, Model]:
     return found
 
 
+_MACHINES = {
+    "p4d": "a100 40gb", "p4de": "a100 80gb", "p5": "h100", "p5e": "h200", "p5en": "h200", "p3dn": "v100 32gb", "g5": "a10g", "g6": "l4",
+    "g6e": "l40s", "a2-highgpu": "a100 40gb", "a2-ultragpu": "a100 80gb", "a3-highgpu": "h100", "a3-megagpu": "h100", "dgx-1": "v100 16gb",
+    "dgx-2": "v100 32gb",
+}  # fmt: skip
+"""Cards of machines that are rented or sold under a name of their own (pages of AWS, Google Cloud and NVIDIA)."""
+
+
 @functools.lru_cache(maxsize=1024)
 def card(text: str) -> Card:
     """
@@ -193,7 +201,11 @@ def card(text: str) -> Card:
     Unpredictable
         If no card of the catalogue is named.
     """
-    one_card = re.sub(r"\b\d{1,4} ?x ?(?=[a-z0-9])", " ", text.lower())  # 8xA100
+    one_card = re.sub(r"\b(?![2-5]0[5-9]0)\d{1,4} ?[x×*] ?(?=[a-z0-9])", " ", text.lower())  # 8xA100, but not 3090 x8
+    one_card = re.sub(r"(?<=\d)[x×*]\d{1,4}\b", " ", re.sub(r"(?<![a-z0-9])(\d{2,3})g\b", r"\1gb", one_card))  # A100-40G, RTX4090x2
+    one_card = re.sub(r"\b([a-z]{1,3}\d{1,4}[a-z]?|\d{4})s\b(?<!l40s)", r"\1", one_card)  # A100s, 4090s
+    for machine, its in _MACHINES.items():
+        one_card = re.sub(rf"\b{machine}(?![\w])", its, one_card)
     plain = re.sub(r"(?<=[a-z])(?=\d)|[^a-z0-9]", " ", one_card)
     plain = " " + re.sub(r"\s+", " ", plain) + " "
     best: list[Card] = []
@@ -211,7 +223,7 @@ def card(text: str) -> Card:
                 best.append(one)
     if not best:
         raise Unpredictable(f"no card of the catalogue is named in {text!r}" if text.strip() else "the row names no card")
-    stated = re.search(r"\b(\d{2,3}) ?gi?b\b", text.lower())
+    stated = re.search(r"\b(\d{2,3}) ?gi?b\b", one_card)
     if stated is not None:
         alike = [one for one in cards() if one.chip == best[0].chip and abs(one.total_mib / 1024 - int(stated[1])) < 0.08 * int(stated[1])]
         best = alike or best

@@ -9,7 +9,7 @@ import measurements
 import pytest
 
 from placement.models.model import find_model
-from placement.validation import rl_run, rl_time, rollout_memory, words
+from placement.validation import naming, rl_run, rl_time, rollout_memory, words
 from placement.validation.reading import Folder, Record
 from placement.validation.report import report
 from placement.validation.rows import Row, Unpredictable
@@ -149,7 +149,14 @@ def test_the_throughput_of_a_training_stands_beside_its_peak(tmp_path: Path) -> 
 
 
 def test_what_no_plan_does_is_said(tmp_path: Path) -> None:
-    assert "DDP" in (trained(tmp_path, "DDP").why or "")
+    alone = trained(tmp_path, "full", n_gpus=1)
+    assert trained(tmp_path, "DDP").predicted == alone.predicted
+    assert any("DDP" in said for said in trained(tmp_path, "DDP").assumed)
+    assert trained(tmp_path, "HSDP").predicted == trained(tmp_path, "FSDP", n_gpus=8).predicted
+    # Moments of 2 bytes a parameter in place of 8, over 16 GPUs.
+    saved = (trained(tmp_path, "FSDP").predicted or 0) - (trained(tmp_path, "FSDP, AdamW 8bit").predicted or 0)
+    assert saved == pytest.approx(6 * find_model("Qwen/Qwen3-8B").parameters / 16 / 2**30)
+    assert "activations in 16 bits, where the row says fp32" in trained(tmp_path, "FSDP fp32").assumed
     assert "16 GPUs cannot be cut into groups of 3" in (trained(tmp_path, "TP3").why or "")
     assert "36 layers" in (trained(tmp_path, "Megatron PP64", n_gpus=64).why or "")
     assert "a pipeline under FSDP, which no plan has" in trained(tmp_path, "TP2 PP2").assumed
@@ -219,3 +226,53 @@ def test_the_mean_answer_that_rows_leave_out_is_a_parameter() -> None:
     assert rl_run.read_run(row).batch.response_mean_tokens == rl_run.MEAN_RESPONSE_TOKENS
     assert rl_run.read_run(row, 700).batch.response_mean_tokens == 700
     assert rl_run.read_run(Record({**row.fields, "mean_response": 300}, "row"), 700).batch.response_mean_tokens == 300
+
+
+CARDS = {
+    "RTX 4090": "rtx4090", "Tesla V100 32GB": "v100-32gb", "H100": "h100-80gb", "H800": "h800", "A100-80GB-SXM4": "a100-80gb",
+    "L40S": "l40s", "L20": "l20", "A100-40G": "a100-40gb", "MI300X": "mi300x", "NVIDIA A10G": "a10g", "RTX A6000": "a6000", "RTX 6000 Ada": "rtx6000-ada",
+    "H20": "h20", "B200": "b200", "T4": "t4", "GH200": "gh200", "3090": "rtx3090",
+}  # fmt: skip
+COUNTS = {
+    "1x {}": 1, "{} x8": 8, "8*{}": 8, "4×{}": 4, "2 {}": 2, "one {}": 1, "single {}": 1, "2 x {}": 2, "2x8 {}": 16, "4 nodes x 8 {}": 32,
+    "32 nodes (8 GPUs each), {}": 256, "2 nodes, 16 {}": 16, "{}, 4 GPUs": 4, "Llama 3.1 8B full finetune 1x {}, batch 2": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "count"), COUNTS.items())
+@pytest.mark.parametrize(("card", "slug"), CARDS.items())
+def test_cards_and_their_number_are_read_in_all_forms(card: str, slug: str, form: str, count: int) -> None:
+    assert words.gpu_count(form.format(card)) == count
+    assert naming.card(form.format(card)).slug == slug
+
+
+@pytest.mark.parametrize("value", [("2048", 2048), ("4,096", 4096), ("8k", 8192), ("32K", 32_768)])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "seq_len={}", "max_seq_len {}", "ctx {}", "context length {}", "seqlen {}", "seq {}", "packed {}", "max_length={}", "cutoff_len {}",
+        "sequence length: {}", "{} context", "sequence of {}", "max_seq_length={}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("batch", "size"),
+    [
+        ("bs 2", 2), ("batch_size=4", 4), ("mbs=1", 1), ("per-device batch 4", 4), ("micro batch size 1", 1), ("local batch 2", 2),
+        ("global batch 512", None), ("per_device_train_batch_size 8", 8), ("global_batch_size=64 micro_batch_size_per_gpu=2", 2), ("", None),
+    ],
+)  # fmt: skip
+def test_sequences_and_micro_batches_are_read_in_all_forms(form: str, value: tuple[str, int], batch: str, size: int | None) -> None:
+    text, tokens = value
+    said = f"LoRA r=16, {form.format(text)}, {batch}"
+    assert (words.sequence_tokens(said), words.micro_batch(said)) == (tokens, size)
+
+
+def test_a_row_of_words_alone_is_predicted(tmp_path: Path) -> None:
+    setup = "LoRA r=16, ZeRO-3, 8×A100-80GB-SXM4, seq_len=4096, bs 2"
+    row = {"source": "a blog", "model": "Meta-Llama-3-70B", "setup": setup, "measured_peak": 50}
+    (tmp_path / "memory.json").write_text(json.dumps({"training": [row]}))
+    found = report(Folder.at(tmp_path)).groups[1].rows[0]
+    assert "8 GPUs, 8192 tokens" in found.name
+    assert found.predicted is not None
+    # 141 GB of frozen weights over eight GPUs are 17.6 GB of it, or twice that with a 32-bit master.
+    assert found.predicted > 16
