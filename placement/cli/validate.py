@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from placement.cli import EXIT_INPUT
 from placement.cli.table import counted, new_table, rendered, width_of
 from placement.cli.wrap import wrapped
 from placement.drawing.shapes import printable
@@ -30,19 +31,24 @@ COLUMNS = (("row", "left"), ("measured", "right"), ("predicted", "right"), ("err
 
 
 def run(folder: Path | None, *, as_json: bool) -> int:
-    """Compare and show; return the exit code."""
+    """Compare and show; return the exit code, which is that of wrong input where a file is damaged."""
     found = report(Folder.at(folder))
     if as_json:
         write_stdout(json_text(to_document(found)))
     else:
         write_stdout(rendered(*page(found, width_of(sys.stdout)), stream=sys.stdout))
-    return 0
+    damages = dict.fromkeys(group.damage for group in found.groups if group.damage)
+    for damage in damages:
+        sys.stderr.write(f"error: {printable(damage)}\n")
+    return EXIT_INPUT if damages else 0
 
 
 def page(found: Report, width: int) -> Iterator[RenderableType]:
     """Yield what is shown: every row of every group, and a summary at the end."""
     for group in found.groups:
         yield Text(wrapped(f"{group.name}: {group.title}", width), style="bold")
+        if group.damage:
+            yield wrapped(printable(f"error: {group.damage}"), width)
         yield _rows(group) if group.rows else "no rows"
         yield wrapped(verdict(group), width)
         for sentence in _cannot(group):

@@ -6,6 +6,7 @@ When to modify: a new group, or a new field of the document.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,46 +57,87 @@ def report(folder: Folder) -> Report:
     Raises
     ------
     InputError
-        If a file is damaged. A row that states what cannot be is listed with the reason.
+        If no file has rows, and one is damaged. A damaged file beside others is told by its groups, and a row that states what cannot
+        be is listed with the reason.
     """
     _has_any(folder)
-    dense, experts = rl_steps.groups(folder)
-    of_links = links.group(folder)
-    groups = (
-        rollout_memory.group(folder),
-        training_memory.group(folder),
-        of_links,
-        collectives.group(folder),
-        training_throughput.group(folder),
-        dense,
-        experts,
-        weight_sync.group(folder),
+    makers: tuple[tuple[tuple[str, ...], Callable[[Folder], tuple[Group, ...]]], ...] = (
+        (("rollout_memory",), lambda one: (rollout_memory.group(one),)),
+        (("training_memory",), lambda one: (training_memory.group(one),)),
+        (("links",), lambda one: (links.group(one),)),
+        (("collectives",), lambda one: (collectives.group(one),)),
+        (("training_throughput",), lambda one: (training_throughput.group(one),)),
+        (STEPS, rl_steps.groups),
+        (("weight_sync",), lambda one: (weight_sync.group(one),)),
     )
-    return Report(groups, _unpredicted(folder), refits(folder, of_links))
+    groups: list[Group] = []
+    first: InputError | None = None
+    for names, make in makers:
+        try:
+            groups += make(folder)
+        except InputError as error:
+            first = first or error
+            groups += (Group(name, "a file of these rows is damaged", (), damage=str(error)) for name in names)
+    if first is not None and not any(group.rows for group in groups):
+        raise first
+    of_links = next(group for group in groups if group.name == "links")
+    return Report(tuple(groups), _unpredicted(folder), refits(folder, of_links))
 
 
 def _has_any(folder: Folder) -> None:
     """Refuse a folder in which nothing is that could be compared, and documents without any list: they are of something else."""
-    if not any((folder.path / name).exists() for name in _FILES) and not folder.matrices():
+    if not any((folder.path / name).exists() for name in _FILES) and not _has_matrices(folder):
         wanted = f"{', '.join(_FILES)} or p2p/*.json"
         raise InputError(f"{folder.path} holds no measurements: one of {wanted} is looked for")
-    for name in ("memory.json", "rl_steps.json"):
-        if (folder.path / name).exists() and not any(isinstance(value, list | dict) for value in folder.parts(name).values()):
-            lists = "training or inference" if name == "memory.json" else "rows with step_s, or weight_sync"
-            raise InputError(f"this file has no list of rows ({lists})", where=str(folder.path / name))
+    documents = [name for name in ("memory.json", "rl_steps.json") if (folder.path / name).exists()]
+    others = [name for name in _FILES if name not in documents and (folder.path / name).exists()]
+    empty = [name for name in documents if not _has_list(folder, name)]
+    if empty and not others and len(empty) == len(documents) and not _has_matrices(folder):
+        lists = "training or inference" if empty[0] == "memory.json" else "rows with step_s, or weight_sync"
+        raise InputError(f"this file has no list of rows ({lists})", where=str(folder.path / empty[0]))
+
+
+def _has_matrices(folder: Folder) -> bool:
+    """Whether there are documents in ``p2p``; a damaged one is for its group to tell."""
+    try:
+        return bool(folder.matrices())
+    except InputError:
+        return True
+
+
+def _has_list(folder: Folder, name: str) -> bool:
+    """Whether the document *name* holds a list; a damaged one is for its group to tell."""
+    try:
+        return any(isinstance(value, list | dict) for value in folder.parts(name).values())
+    except InputError:
+        return True
 
 
 def _unpredicted(folder: Folder) -> tuple[str, ...]:
-    found = [
-        f"{name} (memory.json): no list of measured peaks"
-        for name, value in folder.parts("memory.json").items()
-        if isinstance(value, list | dict) and name not in _KNOWN_LISTS
-    ]
-    found += links.unpredicted(folder)
-    contention = folder.parts("contention.json")
-    if contention:
-        found.append("contention.json: its cases do not say on which machine, and between which of its GPUs, copies run")
-    return (*found, *rl_steps.unpredicted(folder))
+    return tuple(
+        said
+        for listed in (_memory_lists, links.unpredicted, _contention, rl_steps.unpredicted)
+        for said in _or_nothing(listed, folder)
+    )
+
+
+def _or_nothing(listed: Callable[[Folder], Iterable[str]], folder: Folder) -> tuple[str, ...]:
+    try:
+        return tuple(listed(folder))
+    except InputError as error:
+        # A group of this file tells the same, where it has one.
+        return (str(error),) if listed is _contention else ()
+
+
+def _memory_lists(folder: Folder) -> Iterator[str]:
+    for name, value in folder.parts("memory.json").items():
+        if isinstance(value, list | dict) and name not in _KNOWN_LISTS:
+            yield f"{name} (memory.json): no list of measured peaks"
+
+
+def _contention(folder: Folder) -> Iterator[str]:
+    if folder.parts("contention.json"):
+        yield "contention.json: its cases do not say on which machine, and between which of its GPUs, copies run"
 
 
 def to_document(found: Report) -> dict[str, Any]:
@@ -112,6 +154,7 @@ def to_document(found: Report) -> dict[str, Any]:
 def _group(group: Group) -> dict[str, Any]:
     document: dict[str, Any] = {
         "rows": len(group.rows),
+        **({"error": group.damage} if group.damage else {}),
         "predicted": len(group.predicted),
         "mape_percent": _rounded(group.mape_percent),
         "worst": None if group.worst is None else _row(group.worst),

@@ -68,11 +68,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows of one kind; *title* says what they are."""
+    """Rows of one kind; *title* says what they are, *damage* why a file of theirs could not be read (empty when it could)."""
 
     name: str
     title: str
     rows: tuple[Row, ...]
+    damage: str = ""
 
     @property
     def predicted(self) -> tuple[Row, ...]:

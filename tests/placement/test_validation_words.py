@@ -230,7 +230,8 @@ def test_the_mean_answer_that_rows_leave_out_is_a_parameter() -> None:
 
 CARDS = {
     "RTX 4090": "rtx4090", "Tesla V100 32GB": "v100-32gb", "H100": "h100-80gb", "H800": "h800", "A100-80GB-SXM4": "a100-80gb",
-    "L40S": "l40s", "L20": "l20", "A100-40G": "a100-40gb", "MI300X": "mi300x", "NVIDIA A10G": "a10g", "RTX A6000": "a6000", "RTX 6000 Ada": "rtx6000-ada",
+    "L40S": "l40s",
+    "L20": "l20", "A100-40G": "a100-40gb", "MI300X": "mi300x", "NVIDIA A10G": "a10g", "RTX A6000": "a6000", "RTX 6000 Ada": "rtx6000-ada",
     "H20": "h20", "B200": "b200", "T4": "t4", "GH200": "gh200", "3090": "rtx3090",
 }  # fmt: skip
 COUNTS = {
@@ -258,10 +259,11 @@ def test_cards_and_their_number_are_read_in_all_forms(card: str, slug: str, form
     ("batch", "size"),
     [
         ("bs 2", 2), ("batch_size=4", 4), ("mbs=1", 1), ("per-device batch 4", 4), ("micro batch size 1", 1), ("local batch 2", 2),
-        ("global batch 512", None), ("per_device_train_batch_size 8", 8), ("global_batch_size=64 micro_batch_size_per_gpu=2", 2), ("", None),
+        ("global batch 512", None), ("per_device_train_batch_size 8", 8), ("", None),
+        ("global_batch_size=64 micro_batch_size_per_gpu=2", 2),
     ],
 )  # fmt: skip
-def test_sequences_and_micro_batches_are_read_in_all_forms(form: str, value: tuple[str, int], batch: str, size: int | None) -> None:
+def test_sequences_and_micro_batches_are_read(form: str, value: tuple[str, int], batch: str, size: int | None) -> None:
     text, tokens = value
     said = f"LoRA r=16, {form.format(text)}, {batch}"
     assert (words.sequence_tokens(said), words.micro_batch(said)) == (tokens, size)
