@@ -230,6 +230,26 @@ def card(text: str) -> Card:
     return max(best, key=lambda one: (one.nvlink_links, one.total_mib))
 
 
+def one_card(text: str) -> Card:
+    """
+    Return the card that *text* names, where it is one alone.
+
+    Raises
+    ------
+    Unpredictable
+        If no card of the catalogue is named, or several are: tables do not say which of them does what.
+    """
+    found = {}
+    for part in re.split(r"[+,;/&|]| and | with |->", text.lower()):
+        try:
+            found[card(part).slug] = None
+        except Unpredictable:
+            continue
+    if len({slug.partition("-")[0] for slug in found}) > 1:
+        raise Unpredictable(f"cards of several kinds ({' and '.join(found)}) run one job, and the row does not say which does what")
+    return card(text)
+
+
 def sounds_like_experts(name: str) -> bool:
     """Whether the name of an unknown model is that of a mixture of experts (``30B-A3B``, ``8x7B``, ``MoE``)."""
     return re.search(r"\d+b-?a?\d+(\.\d+)?[ba]\b|\d+x\d+b|moe|deepseek.?v[23]|gpt-oss|kimi", name.lower()) is not None

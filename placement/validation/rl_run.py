@@ -6,6 +6,7 @@ When to modify: tables describe runs in other words, or state more of them.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from placement.models.model import Model
 from placement.validation import naming, words
 from placement.validation.reading import Record
 from placement.validation.rows import Unpredictable
-from placement.validation.setting import needs_fp8
+from placement.validation.setting import GPUS_PER_NODE, needs_fp8
 from placement.workloads.workload import Algorithm, Batch, Engine, KvCache, Quantization, Schedule, TrainMenu
 from topologies.cards import Card
 
@@ -32,8 +33,14 @@ MEAN_RESPONSE_TOKENS = 1000
 LORA_RANK = 32
 """Rank of adapters where a table names none (verl's page on LoRA)."""
 
-ALGORITHMS = {"ppo": Algorithm.PPO, "rloo": Algorithm.RLOO, "remax": Algorithm.REMAX, "reinforce++": Algorithm.REINFORCE_PP}
+ALGORITHMS = {"ppo": Algorithm.PPO, "vapo": Algorithm.PPO, "rloo": Algorithm.RLOO, "remax": Algorithm.REMAX, "reinforce++": Algorithm.REINFORCE_PP}
 """What tables call algorithms whose dataflow is another than that of GRPO; DAPO's is not."""
+
+AS_GRPO = ("grpo", "dapo", "gspo", "dr. grpo", "dr.grpo", "dr grpo", "drgrpo", "cispo", "gmpo")
+"""Algorithms with the dataflow of GRPO."""
+
+OTHERS = r"(?<![a-z])(dpo|ipo|kto|orpo|simpo|sft|rm|reward model\w*|distill\w*|gkd|pre-?train\w*|supervised)(?![a-z])"
+"""Trainings without generation of their own answers: a step of theirs is another quantity."""
 
 MAX_RESPONSE_TOKENS = 16_384
 """Longest response where a table names none."""
@@ -46,6 +53,14 @@ LONG_TOKENS, SHARING = 16_384, 4
 
 SAMPLES = 32
 """Samples of each prompt in NeMo-RL's recipes."""
+
+_OVERLAPS = r"(?<![a-z])off(?:[- ]?policy|[- ]by)|steps?[- ]?off|(?<![a-z])off$|async"
+_APART = r"(?<![a-z])(?:separate\w*|split|disaggregat\w*|stand-?alone|non-?colocat\w*|not colocat\w*|decoupled|dedicated)"
+_SIDES = {
+    side: rf"(?<![a-z])(?:{words})[ :=]{{1,3}}(\d+)(?!\d)(?! ?[:+])|(?<![\d.:+])(\d+) ?(?:x ?)?(?:gpus? )?(?:for )?(?:{words})(?![a-z])"
+    for side, words in (("rollout", "rollouts?|generation|generators?|inference|generate"), ("train", "train(?:er|ing)?s?"))
+}
+"""How tables say that generation runs beside training, on GPUs of its own, and on how many either side runs."""
 
 _SAID = ("engine", "mode", "notes", "train_layout")
 _LENGTHS = ("max_response", "max_seq", "avg_seq", "mean_response")
@@ -124,10 +139,11 @@ def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
     """
     model = naming.find(record.text("model"))
     assumed: list[str] = list(naming.granted(record.text("model")))
-    card = naming.card(record.text("system") or record.text("hardware"))
-    gpus = record.needed("n_gpus", most=MOST_GPUS)
+    named = record.text("system") or record.text("hardware") or record.text("gpus") or record.text("gpu")
+    card = naming.one_card(named)
+    gpus = record.count("n_gpus", most=MOST_GPUS) or words.gpu_count(named) or record.needed("n_gpus", most=MOST_GPUS)
     mode = record.words("mode", "policy")
-    train, rollout = _split(mode, gpus)
+    train, rollout = _split(mode, gpus, assumed)
     tp, pp, ep, is_megatron = _layout(record)
     if train % (tp * pp):
         raise Unpredictable(f"{train} GPUs do not hold layouts of {tp * pp}")
@@ -135,13 +151,13 @@ def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
     quantization, fp8 = _eight_bits(record, card, assumed)
     old = record.number("old_logprob_s")
     batch = _batch(record, assumed, mean_tokens)
-    algorithm = _algorithm(record)
+    algorithm = _algorithm(record, assumed)
     critic = _other(record, "critic", model, assumed) if algorithm is Algorithm.PPO else None
     sp = 1
     if not is_megatron and batch.micro_batch_tokens >= LONG_TOKENS and train % SHARING == 0 and model.can_share_heads(SHARING):
         sp = SHARING
         assumed.append(f"sequences shared by {SHARING} GPUs")
-    return Run(
+    run = Run(
         model=model,
         card=card,
         train_gpus=train,
@@ -169,13 +185,17 @@ def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
         reward=_other(record, "reward_model", None, assumed),
         has_old=bool(old) or "fully async" not in mode,
         has_ref=record.has("ref_s") or record.has("gen_gbs"),
-        assumed=tuple(assumed),
+        assumed=(),
     )
+    return dataclasses.replace(run, assumed=(*assumed, *_unsaid(record, run, said)))
 
 
 def _eight_bits(record: Record, card: Card, assumed: list[str]) -> tuple[Quantization, bool]:
     """Return the engine's weights, and whether training multiplies in 8 bits: where a row says ``fp8`` alone, both do."""
-    if "fp8" not in record.words("precision"):
+    stated = record.words("precision")
+    if "fp8" not in stated:
+        if (other := re.search(r"int8|int4|w8a8|w4a16|awq|gptq|nvfp4|mxfp[48]|fp4|fp32|tf32", stated)) is not None:
+            assumed.append(f"16 bits, where the row says {other[0]}")
         return Quantization.NONE, False
     if words.is_only_generation(record.words("precision", "mode", "notes")):
         return Quantization.FP8, False
@@ -184,9 +204,42 @@ def _eight_bits(record: Record, card: Card, assumed: list[str]) -> tuple[Quantiz
     return Quantization.FP8, True
 
 
-def _algorithm(record: Record) -> Algorithm:
-    said = record.words("algorithm")
-    return next((algorithm for name, algorithm in ALGORITHMS.items() if said.startswith(name)), Algorithm.GRPO)
+def _algorithm(record: Record, assumed: list[str]) -> Algorithm:
+    said = record.words("algorithm").strip()
+    if (other := re.search(OTHERS, said)) is not None:
+        raise Unpredictable(f"{other[1]} generates no answers: a step of it is another quantity than one of reinforcement learning")
+    for name, algorithm in ALGORITHMS.items():
+        if said.startswith(name):
+            return algorithm
+    if not said.startswith(AS_GRPO):
+        if not said and record.has("critic"):
+            return Algorithm.PPO
+        assumed.append(f"{said[:40]} runs as GRPO does" if said else "GRPO, as no algorithm is named")
+    return Algorithm.GRPO
+
+
+def _unsaid(record: Record, run: Run, said: str) -> tuple[str, ...]:
+    """Return what moves the time of *run*, is in no field and no word of its row, and is taken for granted."""
+    found = [f"prompts of {run.batch.prompt_tokens} tokens", "a micro-batch is one sequence of the longest"]
+    if run.train.recompute is None:
+        found.append("selective recomputation" if run.engine is Engine.MEGATRON else "full recomputation")
+    if run.rollout_tp is None:
+        found.append("engines of the fewest GPUs that start")
+    if run.share is None:
+        found.append("engines claim the usual share of the memory")
+    if not run.rollout_gpus:
+        found.append("states wait in host memory during generation")
+    if run.engine is Engine.FSDP and not re.search(r"fsdp|zero|deepspeed", said):
+        found.append("training runs under FSDP")
+    if run.engine is Engine.MEGATRON and run.tp * run.pp == 1 and words.parallel_size(said, "tp") is None and not record.has("train_layout"):
+        found.append("Megatron without tensor or pipeline parallelism")
+    if words.is_hybrid_sharding(said):
+        found.append("states are spread over all GPUs, where HSDP spreads them over a node")
+    if not run.has_ref:
+        found.append("no log-probabilities of a reference")
+    if run.train_gpus + run.rollout_gpus > GPUS_PER_NODE:
+        found.append(f"nodes of {GPUS_PER_NODE} GPUs, each with a network port of its own")
+    return tuple(found)
 
 
 def _other(record: Record, key: str, usual: Model | None, assumed: list[str]) -> Model | None:
@@ -219,25 +272,33 @@ def schedule_of(mode: str) -> Schedule:
     Return the schedule that a table calls *mode*.
 
     ``fully async`` goes on with long answers after each weight sync (partial rollouts); at staleness 0 it may not: answers
-    stream to the trainer, and both sides wait for each other before the sync, as they do one step off.
+    stream to the trainer, and both sides wait for each other before the sync, as they do one step off. Separate sides without either
+    word take turns.
     """
-    if re.search(r"staleness 0(?![.\d])", mode) or re.search(r"(one|1|\d)[- ]?steps? ?-?off|\d ?-?off", mode):
+    if re.search(r"staleness 0(?![.\d])", mode) or re.search(r"(one|1|\d)[- ]?steps? ?-?off|\d ?-?off(?!load)", mode):
         return Schedule.ONE_STEP_OFF
-    if re.search(r"off|async", mode):
+    if re.search(_OVERLAPS, mode):
         return Schedule.ASYNC if "async" in mode else Schedule.ONE_STEP_OFF
     return Schedule.FULL
 
 
-def _split(mode: str, gpus: int) -> tuple[int, int]:
+def _split(mode: str, gpus: int, assumed: list[str]) -> tuple[int, int]:
     """Return the GPUs of trainer and rollout; no rollout when all do both in turns."""
-    named = re.search(r"rollout (\d+) ?: ?trainer (\d+)", mode)
-    if named is not None:
-        parts = int(named[2]), int(named[1])
-    elif (pair := re.search(r"(?<![\d.])(\d+) ?: ?(\d+)(?![\d.])", mode)) is not None:
+    sides = {side: int(size[1] or size[2]) for side, words in _SIDES.items() if (size := re.search(words, mode))}
+    if "rollout" in sides and "train" in sides:
+        parts = sides["train"], sides["rollout"]
+    elif (pair := re.search(r"(?<![\d.])(\d+) ?[:+] ?(\d+)(?![\d.])", mode)) is not None:
         first, second = int(pair[1]), int(pair[2])
-        parts = (second, first) if "one-step" in mode or "one step" in mode or "rollout:" in mode else (first, second)
-    elif re.search(r"off|async", mode):
+        is_rollout_first = "one-step" in mode or "one step" in mode or re.search(r"(rollout|generat\w*|inference) ?[:+/]", mode)
+        parts = (second, first) if is_rollout_first else (first, second)
+        if "train" not in mode and not is_rollout_first and first != second:
+            assumed.append(f"{first} GPUs train and {second} generate")
+    elif sides and max(sides.values()) < gpus:
+        (side, size), = list(sides.items())[:1]
+        parts = (size, gpus - size) if side == "train" else (gpus - size, size)
+    elif re.search(rf"{_OVERLAPS}|{_APART}", mode):
         parts = gpus // 2, gpus - gpus // 2
+        assumed.append("half of the GPUs train, half of them generate")
     else:
         return gpus, 0
     if min(parts) < 1 or sum(parts) != gpus:
