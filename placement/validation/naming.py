@@ -239,7 +239,7 @@ def one_card(text: str) -> Card:
     Unpredictable
         If no card of the catalogue is named, or several are: tables do not say which of them does what.
     """
-    found = {}
+    found: dict[str, None] = {}
     for part in re.split(r"[+,;/&|]| and | with |->", text.lower()):
         try:
             found[card(part).slug] = None

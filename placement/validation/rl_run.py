@@ -15,25 +15,23 @@ from placement.memory.states import FULL_SHARDING
 from placement.models.model import Model
 from placement.validation import naming, words
 from placement.validation.reading import Record
+from placement.validation.rl_batch import read_batch
+from placement.validation.rl_mode import schedule_of, split
 from placement.validation.rows import Unpredictable
 from placement.validation.setting import GPUS_PER_NODE, needs_fp8
 from placement.workloads.workload import Algorithm, Batch, Engine, KvCache, Quantization, Schedule, TrainMenu
 from topologies.cards import Card
 
 MOST_GPUS = 1 << 16
-MOST_SEQUENCES = 1 << 24
-MOST_TOKENS = 1 << 24
-
-PROMPT_TOKENS = 200
-"""Prompts of the maths questions that such runs train on (OpenMathInstruct-2, DAPO-Math-17k)."""
-
 MEAN_RESPONSE_TOKENS = 1000
 """Mean response where a table names the longest alone: about a thousand tokens in published runs of models of 7B on maths (Dr. GRPO)."""
 
 LORA_RANK = 32
 """Rank of adapters where a table names none (verl's page on LoRA)."""
 
-ALGORITHMS = {"ppo": Algorithm.PPO, "vapo": Algorithm.PPO, "rloo": Algorithm.RLOO, "remax": Algorithm.REMAX, "reinforce++": Algorithm.REINFORCE_PP}
+ALGORITHMS = {
+    "ppo": Algorithm.PPO, "vapo": Algorithm.PPO, "rloo": Algorithm.RLOO, "remax": Algorithm.REMAX, "reinforce++": Algorithm.REINFORCE_PP,
+}  # fmt: skip
 """What tables call algorithms whose dataflow is another than that of GRPO; DAPO's is not."""
 
 AS_GRPO = ("grpo", "dapo", "gspo", "dr. grpo", "dr.grpo", "dr grpo", "drgrpo", "cispo", "gmpo")
@@ -42,29 +40,10 @@ AS_GRPO = ("grpo", "dapo", "gspo", "dr. grpo", "dr.grpo", "dr grpo", "drgrpo", "
 OTHERS = r"(?<![a-z])(dpo|ipo|kto|orpo|simpo|sft|rm|reward model\w*|distill\w*|gkd|pre-?train\w*|supervised)(?![a-z])"
 """Trainings without generation of their own answers: a step of theirs is another quantity."""
 
-MAX_RESPONSE_TOKENS = 16_384
-"""Longest response where a table names none."""
-
-BATCH = (512, 16, 32)
-"""Prompts, samples of each and prompts of an update where a table names none: those of verl's recipes for DAPO."""
-
 LONG_TOKENS, SHARING = 16_384, 4
 """Sequences of so many tokens and more are shared by so many GPUs in training (Ulysses) in verl's recipes for FSDP."""
 
-SAMPLES = 32
-"""Samples of each prompt in NeMo-RL's recipes."""
-
-_OVERLAPS = r"(?<![a-z])off(?:[- ]?policy|[- ]by)|steps?[- ]?off|(?<![a-z])off$|async"
-_APART = r"(?<![a-z])(?:separate\w*|split|disaggregat\w*|stand-?alone|non-?colocat\w*|not colocat\w*|decoupled|dedicated)"
-_SIDES = {
-    side: rf"(?<![a-z])(?:{words})[ :=]{{1,3}}(\d+)(?!\d)(?! ?[:+])|(?<![\d.:+])(\d+) ?(?:x ?)?(?:gpus? )?(?:for )?(?:{words})(?![a-z])"
-    for side, words in (("rollout", "rollouts?|generation|generators?|inference|generate"), ("train", "train(?:er|ing)?s?"))
-}
-"""How tables say that generation runs beside training, on GPUs of its own, and on how many either side runs."""
-
 _SAID = ("engine", "mode", "notes", "train_layout")
-_LENGTHS = ("max_response", "max_seq", "avg_seq", "mean_response")
-_COUNTS = ("train_batch_prompts", "gen_gbs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +122,14 @@ def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
     card = naming.one_card(named)
     gpus = record.count("n_gpus", most=MOST_GPUS) or words.gpu_count(named) or record.needed("n_gpus", most=MOST_GPUS)
     mode = record.words("mode", "policy")
-    train, rollout = _split(mode, gpus, assumed)
+    train, rollout = split(mode, gpus, assumed)
     tp, pp, ep, is_megatron = _layout(record)
     if train % (tp * pp):
         raise Unpredictable(f"{train} GPUs do not hold layouts of {tp * pp}")
     said = record.words(*_SAID)
     quantization, fp8 = _eight_bits(record, card, assumed)
     old = record.number("old_logprob_s")
-    batch = _batch(record, assumed, mean_tokens)
+    batch = read_batch(record, assumed, mean_tokens)
     algorithm = _algorithm(record, assumed)
     critic = _other(record, "critic", model, assumed) if algorithm is Algorithm.PPO else None
     sp = 1
@@ -231,7 +210,7 @@ def _unsaid(record: Record, run: Run, said: str) -> tuple[str, ...]:
         found.append("states wait in host memory during generation")
     if run.engine is Engine.FSDP and not re.search(r"fsdp|zero|deepspeed", said):
         found.append("training runs under FSDP")
-    if run.engine is Engine.MEGATRON and run.tp * run.pp == 1 and words.parallel_size(said, "tp") is None and not record.has("train_layout"):
+    if run.engine is Engine.MEGATRON and words.parallel_size(said, "tp") is None and not record.has("train_layout"):
         found.append("Megatron without tensor or pipeline parallelism")
     if words.is_hybrid_sharding(said):
         found.append("states are spread over all GPUs, where HSDP spreads them over a node")
@@ -267,45 +246,6 @@ def _stage(said: str, *, is_megatron: bool) -> int:
     return stage or FULL_SHARDING
 
 
-def schedule_of(mode: str) -> Schedule:
-    """
-    Return the schedule that a table calls *mode*.
-
-    ``fully async`` goes on with long answers after each weight sync (partial rollouts); at staleness 0 it may not: answers
-    stream to the trainer, and both sides wait for each other before the sync, as they do one step off. Separate sides without either
-    word take turns.
-    """
-    if re.search(r"staleness 0(?![.\d])", mode) or re.search(r"(one|1|\d)[- ]?steps? ?-?off|\d ?-?off(?!load)", mode):
-        return Schedule.ONE_STEP_OFF
-    if re.search(_OVERLAPS, mode):
-        return Schedule.ASYNC if "async" in mode else Schedule.ONE_STEP_OFF
-    return Schedule.FULL
-
-
-def _split(mode: str, gpus: int, assumed: list[str]) -> tuple[int, int]:
-    """Return the GPUs of trainer and rollout; no rollout when all do both in turns."""
-    sides = {side: int(size[1] or size[2]) for side, words in _SIDES.items() if (size := re.search(words, mode))}
-    if "rollout" in sides and "train" in sides:
-        parts = sides["train"], sides["rollout"]
-    elif (pair := re.search(r"(?<![\d.])(\d+) ?[:+] ?(\d+)(?![\d.])", mode)) is not None:
-        first, second = int(pair[1]), int(pair[2])
-        is_rollout_first = "one-step" in mode or "one step" in mode or re.search(r"(rollout|generat\w*|inference) ?[:+/]", mode)
-        parts = (second, first) if is_rollout_first else (first, second)
-        if "train" not in mode and not is_rollout_first and first != second:
-            assumed.append(f"{first} GPUs train and {second} generate")
-    elif sides and max(sides.values()) < gpus:
-        (side, size), = list(sides.items())[:1]
-        parts = (size, gpus - size) if side == "train" else (gpus - size, size)
-    elif re.search(rf"{_OVERLAPS}|{_APART}", mode):
-        parts = gpus // 2, gpus - gpus // 2
-        assumed.append("half of the GPUs train, half of them generate")
-    else:
-        return gpus, 0
-    if min(parts) < 1 or sum(parts) != gpus:
-        raise Unpredictable(f"{parts[0]} and {parts[1]} GPUs are not the {gpus} of the row")
-    return parts
-
-
 def _layout(record: Record) -> tuple[int, int, int, bool]:
     """Return tensor, pipeline and expert parallel sizes of the trainer, and whether it is Megatron."""
     text = record.text("train_layout")
@@ -322,46 +262,3 @@ def _layout(record: Record) -> tuple[int, int, int, bool]:
 def _first(text: str) -> int | None:
     found = re.search(r"\d{1,4}", text)
     return max(int(found[0]), 1) if found else None
-
-
-def _batch(record: Record, assumed: list[str], mean_tokens: int) -> Batch:
-    if not any(map(record.has, _LENGTHS)) and not any(map(record.has, _COUNTS)):
-        raise Unpredictable("the row states neither how long answers are nor how many a step has")
-    mean, longest = _lengths(record, assumed, mean_tokens)
-    whole = record.count("gen_gbs", most=MOST_SEQUENCES)
-    if whole is not None:
-        samples = SAMPLES if whole % SAMPLES == 0 else 1
-        prompts, updates = whole // samples, max(whole // (record.count("train_gbs_table", most=MOST_SEQUENCES) or whole), 1)
-    else:
-        stated = (
-            record.count("train_batch_prompts", most=MOST_SEQUENCES),
-            record.count("n_samples", most=1 << 12),
-            record.count("mini_batch", most=MOST_SEQUENCES),
-        )
-        prompts, samples, minibatch = (value or usual for value, usual in zip(stated, BATCH, strict=True))
-        if None in stated:
-            assumed.append(f"{prompts} prompts × {samples} samples, updates of {minibatch} prompts")
-        updates = max(prompts // minibatch, 1)
-    total = PROMPT_TOKENS + longest
-    return Batch(prompts, samples, PROMPT_TOKENS, mean, longest, updates, total)
-
-
-def _lengths(record: Record, assumed: list[str], mean_tokens: int) -> tuple[int, int]:
-    """Return the mean and the longest response, tokens."""
-    longest = record.count("max_response", most=MOST_TOKENS)
-    whole = record.count("max_seq", most=MOST_TOKENS)
-    if longest is None and whole is not None:
-        longest = whole - PROMPT_TOKENS
-    if longest is None:
-        longest = MAX_RESPONSE_TOKENS
-        assumed.append(f"{longest} tokens in the longest response")
-    average = record.number("avg_seq", least=1, most=MOST_TOKENS)
-    mean = record.count("mean_response", most=MOST_TOKENS)
-    if average is not None:
-        mean = round(average) - PROMPT_TOKENS
-    elif mean is None:
-        mean = min(mean_tokens, max(longest // 2, 1))
-        assumed.append(f"{mean} tokens of response on average")
-    if not 1 <= mean <= longest:
-        raise Unpredictable(f"a mean response of {mean} tokens is not between 1 and {longest}")
-    return mean, longest

@@ -9,7 +9,7 @@ import measurements
 import pytest
 
 from placement.maps.assumptions import MEMORY_WITHIN_PERCENT, STEP_WITHIN_PERCENT
-from placement.validation import naming, rl_run, rl_time, setting
+from placement.validation import naming, rl_mode, rl_run, rl_time, setting
 from placement.validation.reading import Folder, Record
 from placement.validation.report import report, to_document
 from placement.validation.rows import Group, Row, Unpredictable, mape_percent
@@ -189,7 +189,7 @@ def test_rows_of_what_nobody_knows_are_listed_with_the_reason(tmp_path: Path) ->
 )
 def test_a_mode_names_its_schedule(mode: str, schedule: Schedule) -> None:
     record = Record({"model": "Qwen3-4B", "hardware": "H100", "n_gpus": 16, "mode": mode, "max_response": 4096}, "row")
-    assert rl_run.schedule_of(mode) is schedule
+    assert rl_mode.schedule_of(mode) is schedule
     if "64" not in mode and "8:8" not in mode and "4:12" not in mode:
         assert rl_run.read_run(record).schedule is schedule
 

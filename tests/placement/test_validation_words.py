@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import measurements
@@ -13,7 +14,7 @@ from placement.validation import naming, rl_run, rl_time, rollout_memory, words
 from placement.validation.reading import Folder, Record
 from placement.validation.report import report
 from placement.validation.rows import Row, Unpredictable
-from placement.workloads.workload import Algorithm, KvCache, Quantization, Recompute
+from placement.workloads.workload import Algorithm, KvCache, Quantization, Recompute, Schedule
 
 
 @pytest.mark.parametrize(
@@ -278,3 +279,55 @@ def test_a_row_of_words_alone_is_predicted(tmp_path: Path) -> None:
     assert found.predicted is not None
     # 141 GB of frozen weights over eight GPUs are 17.6 GB of it, or twice that with a 32-bit master.
     assert found.predicted > 16
+
+
+@pytest.mark.parametrize(
+    ("mode", "train", "rollout"),
+    [
+        ("colocated", 16, 0), ("hybrid engine", 16, 0),
+        ("colocate sync, CPU offload", 16, 0), ("separate 8+8", 8, 8),
+        ("split placement", 8, 8),
+        ("disaggregated", 8, 8), ("trainer 4 + rollout 12", 4, 12), ("12 rollout, 4 train", 4, 12), ("rollout 12, trainer 4", 4, 12),
+        ("fully async trainer:rollout 8:8", 8, 8), ("fully async rollout 12:trainer 4", 4, 12), ("1-step Off", 8, 8),
+        ("separate: 4 GPUs for generation", 12, 4), ("standalone rollout", 8, 8),
+        ("gradient checkpointing off", 16, 0),
+    ],
+)  # fmt: skip
+def test_modes_say_on_how_many_gpus_either_side_runs(mode: str, train: int, rollout: int) -> None:
+    found = run(mode=mode)
+    assert (found.train_gpus, found.rollout_gpus) == (train, rollout)
+
+
+def test_sides_apart_take_turns_unless_a_row_says_otherwise() -> None:
+    assert run(mode="separate 8+8").schedule is Schedule.FULL
+    assert run(mode="colocate, optimizer offload").schedule is Schedule.FULL
+    assert run(mode="disaggregated async").schedule is Schedule.ASYNC
+    assert "half of the GPUs train, half of them generate" in run(mode="split placement").assumed
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"algorithm": "DPO"}, "dpo generates no answers"), ({"algorithm": "SFT"}, "sft generates no answers"),
+        ({"hardware": "8 H100 + 8 A100"}, "cards of several kinds"), ({"mode": "separate 8+4"}, "8 and 4 GPUs are not the 16"),
+    ],
+)  # fmt: skip
+def test_what_would_be_another_quantity_is_not_predicted(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(Unpredictable, match=re.escape(said)):
+        run(**fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"precision": "int8"}, "16 bits, where the row says int8"), ({"engine": "vLLM+FSDP HSDP"}, "HSDP"),
+        ({"algorithm": "OPO"}, "as GRPO"),
+        ({}, "GRPO, as no algorithm is named"), ({}, "prompts of 200 tokens"), ({}, "a micro-batch is one sequence of the longest"),
+        ({}, "full recomputation"), ({}, "engines of the fewest GPUs that start"), ({}, "training runs under FSDP"),
+        ({}, "1000 tokens of response on average"), ({"engine": "vLLM+Megatron"}, "Megatron without tensor"),
+        ({}, "a network port of its own"),
+    ],
+)  # fmt: skip
+def test_what_a_run_takes_for_granted_is_said(fields: dict[str, object], said: str) -> None:
+    assert any(said in one for one in run(**fields).assumed), run(**fields).assumed
+    assert not any("full recomputation" in one for one in run(mode="gradient checkpointing").assumed)
