@@ -18,7 +18,7 @@ from placement.validation.reading import Record
 from placement.validation.rl_batch import read_batch
 from placement.validation.rl_mode import schedule_of, split
 from placement.validation.rows import Unpredictable
-from placement.validation.setting import GPUS_PER_NODE, needs_fp8
+from placement.validation.setting import GPUS_PER_NODE, model_or_usual, needs_fp8
 from placement.workloads.workload import Algorithm, Batch, Engine, KvCache, Quantization, Schedule, TrainMenu
 from topologies.cards import Card
 
@@ -116,8 +116,8 @@ def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
     Unpredictable
         If the row leaves out what nothing can be assumed for.
     """
-    model = naming.find(record.text("model"))
-    assumed: list[str] = list(naming.granted(record.text("model")))
+    model, taken = _model(record.text("model"))
+    assumed: list[str] = list(taken)
     named = record.text("system") or record.text("hardware") or record.text("gpus") or record.text("gpu")
     card = naming.one_card(named)
     gpus = record.count("n_gpus", most=MOST_GPUS) or words.gpu_count(named) or record.needed("n_gpus", most=MOST_GPUS)
@@ -167,6 +167,11 @@ def read_run(record: Record, mean_tokens: int = MEAN_RESPONSE_TOKENS) -> Run:
         assumed=(),
     )
     return dataclasses.replace(run, assumed=(*assumed, *_unsaid(record, run, said)))
+
+
+def _model(name: str) -> tuple[Model, tuple[str, ...]]:
+    """Return the model; a mixture of experts that is not known is not taken for a dense model."""
+    return (naming.find(name), naming.granted(name)) if naming.sounds_like_experts(name) else model_or_usual(name)
 
 
 def _eight_bits(record: Record, card: Card, assumed: list[str]) -> tuple[Quantization, bool]:

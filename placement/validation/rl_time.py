@@ -108,7 +108,7 @@ def _train(run: Run, job: Workload, actor: Role, where: Hardware) -> dict[Work, 
 
 def _rollout(run: Run, job: Workload, role: Role, where: Hardware) -> Mapping[Work, int]:
     share = run.share or (UTILIZATION_ALONE if run.rollout_gpus else UTILIZATION_SHARED)
-    sizes = (run.rollout_tp,) if run.rollout_tp else (1, 2, 4, 8, 16)
+    sizes = (run.rollout_tp,) if run.rollout_tp else (1, 2, 4, 8, 16, 32)
     refusal: Unpredictable | None = None
     for tp in sizes:
         if where.gpus % tp or where.block(tp) is None:

@@ -12,12 +12,15 @@ from __future__ import annotations
 from placement.choices.capabilities import multiplies_fp8
 from placement.choices.hardware import Hardware
 from placement.constants.table import constants
+from placement.models.model import Model
+from placement.validation import naming
 from placement.validation.rows import Unpredictable
 from topologies.cards import Card
 from topologies.links import LinkKind, link, nvlink, pcie_port
 
 GB = 1e9
 GPUS_PER_NODE = 8
+MOST_BILLIONS = 10_000
 
 _NVLINK_DOMAIN = {"gb200": 72, "gb300": 72}
 """GPUs that NVLinks join where that is more than a node: the racks GB200 NVL72 and GB300 NVL72."""
@@ -108,3 +111,29 @@ def usual_shape(parameters: int) -> tuple[int, int, int]:
     heads = max(round((parameters * LAYER_WIDTHS / 12) ** (1 / 3) / 128), 1)
     hidden = 128 * heads
     return hidden, max(round(parameters / (12 * hidden * hidden)), 1), heads
+
+
+def model_or_usual(name: str) -> tuple[Model, tuple[str, ...]]:
+    """
+    Return the model that a table calls *name*, and what was taken for granted for it.
+
+    A dense one of the usual form stands for a model that the catalogue does not know, where its name says how large it is.
+
+    Raises
+    ------
+    Unpredictable
+        If it does not.
+    """
+    try:
+        return naming.find(name), naming.granted(name)
+    except Unpredictable:
+        size = naming.billions(name)
+        if size is None or not 0 < size < MOST_BILLIONS:
+            raise
+    parameters = int(size * 1e9)
+    hidden, layers, heads = usual_shape(parameters)
+    numbers = {
+        "name": name, "hidden": hidden, "layers": layers, "heads": heads, "kv_heads": heads, "vocab": 1000, "ffn": 4 * hidden,
+        "parameters": parameters,
+    }  # fmt: skip
+    return naming.described(numbers), ("a dense model of the usual form with as many parameters",)

@@ -114,7 +114,7 @@ def read_setting(record: Record, setup: str, before: Model | None) -> Setting:
         states_on=_states_on(said, engine, gpus // (tp * pp * sp), assumed),
         optimizer_bytes=_optimizer_bytes(words, lora, assumed),
         menu=menu,
-        master=Master.BF16 if is_torchtune or re.search(_BF16_MASTER, words) else Master.FP32,
+        master=_master(words, lora, is_torchtune, assumed),
         offload=Offload.ALWAYS if "offload" in setup.lower() else Offload.NONE,
         card=card_in(f"{setup} {record.text('gpu')} {record.text('hardware')}"),
         may_offload="offload" in words,
@@ -127,6 +127,16 @@ def card_in(text: str) -> Card | None:
         return naming.card(text)
     except Unpredictable:
         return None
+
+
+def _master(words: str, lora: int, is_torchtune: bool, assumed: list[str]) -> Master:
+    """Return the precision of the state: 32 bits, or 16 where words say so and under adapters, whose frozen weights stay as published."""
+    if is_torchtune or re.search(_BF16_MASTER, words):
+        return Master.BF16
+    if lora and reading.other_precision(words) != "fp32":
+        assumed.append("adapters on weights in 16 bits, as they are published")
+        return Master.BF16
+    return Master.FP32
 
 
 def _is_fused(words: str, assumed: list[str]) -> bool:

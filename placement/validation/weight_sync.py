@@ -16,18 +16,16 @@ from placement.choices.choices import TrainChoice
 from placement.constants.table import constants
 from placement.demand import transfer_us
 from placement.memory.sending import all_weights
-from placement.models.model import Model
 from placement.timing import stages
 from placement.timing.collectives import broadcast_s
 from placement.validation import naming, words
 from placement.validation.reading import Folder, Record
 from placement.validation.rows import Group, Row, Unpredictable
-from placement.validation.setting import GB, hardware, nvlink_domain, port_bytes_per_s, usual_shape
+from placement.validation.setting import GB, hardware, model_or_usual, nvlink_domain, port_bytes_per_s
 from placement.workloads.workload import Engine, Master, Offload, Precision, Role, RoleName, TrainMenu
 
 FILE = "rl_steps.json"
 MOST_GPUS = 1 << 16
-MOST_BILLIONS = 10_000
 _INHERITED = ("hardware", "mapping", "source")
 
 
@@ -68,7 +66,7 @@ def _framework(source: str) -> str:
 
 
 def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[str, ...]]:
-    model, assumed = _model(record.text("model"))
+    model, assumed = model_or_usual(record.text("model"))
     card = naming.card(said["hardware"])
     send, receive = record.count("trainer_gpus", most=MOST_GPUS), record.count("rollout_gpus", most=MOST_GPUS)
     if send is None or receive is None:
@@ -102,23 +100,6 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
     broadcast = broadcast_s(each, where.gpus, ring, nvlink=nvlink, c=c, islands=where.islands)
     assumed = (*assumed, "tensor by tensor, where plans count buckets")
     return sending + model.tensors * broadcast, assumed
-
-
-def _model(name: str) -> tuple[Model, tuple[str, ...]]:
-    """Return the model, one of the usual form where the catalogue does not know it and its name says how large it is."""
-    try:
-        return naming.find(name), naming.granted(name)
-    except Unpredictable:
-        size = naming.billions(name)
-        if size is None or not 0 < size < MOST_BILLIONS:
-            raise
-    parameters = int(size * 1e9)
-    hidden, layers, heads = usual_shape(parameters)
-    numbers = {
-        "name": name, "hidden": hidden, "layers": layers, "heads": heads, "kv_heads": heads, "vocab": 1000, "ffn": 4 * hidden,
-        "parameters": parameters,
-    }  # fmt: skip
-    return naming.described(numbers), ("a dense model of the usual form with as many parameters",)
 
 
 def _sides(mapping: str) -> tuple[int, int]:
