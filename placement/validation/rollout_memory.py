@@ -38,7 +38,7 @@ def group(folder: Folder) -> Group:
 
 
 def _row(record: Record) -> Row:
-    tp, pp = record.count("tp", most=1024) or 1, _stages(record)
+    tp, pp = _tp(record) or 1, _stages(record)
     name = f"{record.text('model')} tp {tp}" + (f" pp {pp}" if pp > 1 else "")
     measured = {key: value for key in _COUNTED if (value := record.measured(key)) is not None}
     if "kv" not in measured and (cache := _cache_gib(record, tp, pp)) is not None:
@@ -62,10 +62,11 @@ def _row(record: Record) -> Row:
 
 
 def _predicted(record: Record) -> tuple[dict[str, float], tuple[str, ...]]:
-    model, tp, pp = naming.find(record.text("model")), record.count("tp", most=1024) or 1, _stages(record)
+    model, tp, pp = naming.find(record.text("model")), _tp(record), _stages(record)
     card = naming.card(record.text("hardware") or record.text("gpu") or record.text("source"))
     said = record.words(*_SAID)
-    assumed: list[str] = []
+    assumed: list[str] = [] if tp else ["one GPU holds the engine"]
+    tp = tp or 1
     share = record.number("gpu_memory_utilization", most=1.0) or words.claimed_share(said)
     if share is None:
         share = DEFAULT_UTILIZATION
@@ -116,6 +117,12 @@ def stage_of(model: Model, pp: int) -> Model:
     )
 
 
+def _tp(record: Record) -> int | None:
+    """Return how many GPUs share a layer, by its field or the words; None where neither says it."""
+    found = record.count("tp", most=1024) or words.parallel_size(record.words(*_SAID), "tp")
+    return found if found is None or found <= 1024 else None
+
+
 def _stages(record: Record) -> int:
     return record.count("pp", most=1024) or words.parallel_size(record.words(*_SAID), "pp") or 1
 
@@ -159,5 +166,5 @@ def _tokens(record: Record) -> tuple[Part, ...]:
     if tokens is None or kv is None:
         return ()
     model = stage_of(naming.find(record.text("model")), _stages(record))
-    each = _bytes_per_token(record, model, record.count("tp", most=1024) or 1)
+    each = _bytes_per_token(record, model, _tp(record) or 1)
     return (Part("tokens of the measured cache", float(tokens), kv * 2**30 / each),)

@@ -86,6 +86,8 @@ def _predicted(record: Record) -> tuple[float, int, tuple[str, ...]]:
     stage = words.zero_stage(record.text("sharding"))
     if stage == 0:
         assumed = (*assumed, "gradients of whole models are all-reduced: as many bytes as in stage 1 of ZeRO")
+    if words.is_hybrid_sharding(record.text("sharding")):
+        assumed = (*assumed, "states are spread over all GPUs, where HSDP spreads them over a node")
     if record.text("act_cpu_offload").lower() == "true":
         assumed = (*assumed, "activations on the host cost no time")
     zero = FULL_SHARDING if stage is None else max(stage, 1)

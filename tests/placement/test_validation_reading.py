@@ -133,7 +133,8 @@ VALUES = st.none() | st.booleans() | st.integers(-3, 10**12) | st.floats(allow_n
     ["H100", "DGX-H100", "Qwen3-4B", "Qwen3-30B3A", "[2,1,8,1,n/a]", "[0,0,0]", "fully async 4:4", "1-step Off", "TP2->TP4", "same",
      "SFT, unfused CE", "8B QLoRA 1x4090", "seq 8192, batch 9999", "amp_fp8", "True", "TP0->TP4", "Megatron TP2 PP64", "FSDP TP2 PP2 SP2",
      "ZeRO-1 LoRA r=70000", "PPO", "vLLM+Megatron TP4 PP3 EP8", "A100, util 5 %, pp 0, max-num-seqs 0, max-model-len 0", "fp8 rollout",
-     "DDP"]
+     "DDP", "separate 8+8", "rollout 0, trainer 3", "HSDP int8", "DPO", "7B", "1x RTX 4090, seq_len=4096, bs 2, AdamW 8bit", "0x H100",
+     "9999x9999 H100, tp 9999 dp 9999, seq 0k, mbs 0", "8 H100 + 8 A100", "opt-1.3b", "Hermes-3-Llama-3.1-8B", "2407 0528"]
 )  # fmt: skip
 ROWS = {
     "memory.json": ("training", measurements.PEAKS[0] | {"measured_peak": 1.0, "mode": "", "source": "", "lora_rank": 8}),

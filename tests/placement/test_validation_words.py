@@ -91,6 +91,10 @@ def test_engines_claim_what_their_rows_say(tmp_path: Path) -> None:
     assert (usual.predicted or 0) - (said.predicted or 0) == pytest.approx(7.918, rel=0.01)
     assert usual.assumed == ("0.9 of the memory is claimed",)
     assert said.assumed == ()
+    by_words = engine(tmp_path, tp=None, source="H100, TP=4, gpu_memory_utilization 0.8")
+    assert (by_words.predicted, by_words.assumed) == (said.predicted, ())
+    small = engine(tmp_path, tp=None, model="Qwen3-4B", source="H100, util 0.8")
+    assert small.assumed == ("one GPU holds the engine",)
     fewer = engine(tmp_path, max_num_seqs=64)
     assert (fewer.predicted or 0) > (usual.predicted or 0)
 
