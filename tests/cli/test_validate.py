@@ -93,3 +93,15 @@ def test_numbers_have_three_digits_that_count(value, shown):
 
 def test_errors_have_a_sign():
     assert (percent(None), percent(3.14159), percent(-20)) == ("–", "+3.1 %", "-20.0 %")
+
+
+def test_a_damaged_file_is_an_error_and_the_others_are_compared(placement, tmp_path):
+    (tmp_path / "memory.json").write_text("[]")
+    row = {"source": "x", "hardware": "H800", "model": "Qwen2.5-72B", "trainer_gpus": 32, "rollout_gpus": 32, "sync_s": 3.2}
+    (tmp_path / "rl_steps.json").write_text(json.dumps({"weight_sync": [row]}))
+    process = placement("validate", str(tmp_path), "--json")
+    groups = json.loads(process.stdout)["groups"]
+    said = f"{tmp_path / 'memory.json'}: this file holds a JSON object"
+    assert (process.returncode, process.stderr) == (2, f"error: {said}\n")
+    assert [name for name, group in groups.items() if group.get("error") == said] == GROUPS[:2]
+    assert groups["weight_sync"]["predicted"] == 1
