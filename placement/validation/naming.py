@@ -73,6 +73,13 @@ def granted(name: str) -> tuple[str, ...]:
     return tuple(said)
 
 
+def granted_in(text: str, model: Model) -> tuple[str, ...]:
+    """Return what is taken for granted where *model* was found in the words of *text*."""
+    plain = re.sub(r"[^a-z0-9]", "", text.lower())
+    is_named = any(own in plain for own in (_plain(model.name), _plain(_undated(model.name))))
+    return () if is_named else (f"the shape of {model.name}",)
+
+
 def find(name: str) -> Model:
     """
     Return the model that a table calls *name*.

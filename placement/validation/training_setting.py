@@ -74,7 +74,7 @@ def read_setting(record: Record, setup: str, before: Model | None) -> Setting:
     name = record.text("model")
     model = naming.find(name) if name else _named(setup, before)
     words = f"{setup} {record.text('mode')} {record.text('source')}".lower()
-    assumed: list[str] = list(naming.granted(name or setup))
+    assumed: list[str] = list(naming.granted(name) if name else naming.granted_in(setup, model))
     is_torchtune = "torchtune" in words
     said = f"{setup} {record.text('mode')}"
     tokens = record.count("tokens_per_gpu", most=MOST_TOKENS) or _tokens(record, (said.lower(), words), assumed)
