@@ -14,7 +14,7 @@ from placement.workloads.workload import Schedule
 _OVERLAPS = r"(?<![a-z])off(?:[- ]?policy|[- ]by)|steps?[- ]?off|(?<![a-z])off$|async"
 _APART = r"(?<![a-z])(?:separate\w*|split|disaggregat\w*|stand-?alone|non-?colocat\w*|not colocat\w*|decoupled|dedicated)"
 _SIDES = {
-    side: rf"(?<![a-z])(?:{words})[ :=]{{1,3}}(\d+)(?!\d)(?! ?[:+])|(?<![\d.:+])(\d+) ?(?:x ?)?(?:gpus? )?(?:for )?(?:{words})(?![a-z])"
+    side: rf"(?<![a-z])(?:{words})[ :=]{{1,3}}(\d+)(?!\d)(?! ?[:+] ?\d)|(?<![\w.:+=])(\d+) ?(?:x ?)?(?:gpus? )?(?:for )?(?:{words})(?![a-z])"
     for side, words in (("rollout", "rollouts?|generation|generators?|inference|generate"), ("train", "train(?:er|ing)?s?"))
 }
 """How tables say that generation runs beside training, on GPUs of its own, and on how many either side runs."""
@@ -46,7 +46,7 @@ def split(mode: str, gpus: int, assumed: list[str]) -> tuple[int, int]:
         parts = (second, first) if is_rollout_first else (first, second)
         if "train" not in mode and not is_rollout_first and first != second:
             assumed.append(f"{first} GPUs train and {second} generate")
-    elif sides and max(sides.values()) < gpus:
+    elif sides and max(sides.values()) < gpus and re.search(rf"{_OVERLAPS}|{_APART}|gpus?\b", mode):  # not: 8 rollouts of a prompt
         alone = next(iter(sides.values()))
         parts = (alone, gpus - alone) if "train" in sides else (gpus - alone, alone)
     elif re.search(rf"{_OVERLAPS}|{_APART}", mode):

@@ -294,7 +294,7 @@ def test_a_row_of_words_alone_is_predicted(tmp_path: Path) -> None:
         ("disaggregated", 8, 8), ("trainer 4 + rollout 12", 4, 12), ("12 rollout, 4 train", 4, 12), ("rollout 12, trainer 4", 4, 12),
         ("fully async trainer:rollout 8:8", 8, 8), ("fully async rollout 12:trainer 4", 4, 12), ("1-step Off", 8, 8),
         ("separate: 4 GPUs for generation", 12, 4), ("standalone rollout", 8, 8),
-        ("gradient checkpointing off", 16, 0),
+        ("gradient checkpointing off", 16, 0), ("colocated, TP4 rollout", 16, 0), ("8 rollouts per prompt", 16, 0),
     ],
 )  # fmt: skip
 def test_modes_say_on_how_many_gpus_either_side_runs(mode: str, train: int, rollout: int) -> None:
