@@ -14,7 +14,8 @@ from placement.workloads.workload import Schedule
 _OVERLAPS = r"(?<![a-z])off(?:[- ]?policy|[- ]by)|steps?[- ]?off|(?<![a-z])off$|async"
 _APART = r"(?<![a-z])(?:separate\w*|split|disaggregat\w*|stand-?alone|non-?colocat\w*|not colocat\w*|decoupled|dedicated)"
 _SIDES = {
-    side: rf"(?<![a-z])(?:{words})[ :=]{{1,3}}(\d+)(?!\d)(?! ?[:+] ?\d)|(?<![\w.:+=])(\d+) ?(?:x ?)?(?:gpus? )?(?:for )?(?:{words})(?![a-z])"
+    side: rf"(?<![a-z])(?:{words})[ :=]{{1,3}}(\d+)(?!\d)(?! ?[:+] ?\d)"
+    rf"|(?<![\w.:+=])(\d+) ?(?:x ?)?(?:gpus? )?(?:for )?(?:{words})(?![a-z])"
     for side, words in (("rollout", "rollouts?|generation|generators?|inference|generate"), ("train", "train(?:er|ing)?s?"))
 }
 """How tables say that generation runs beside training, on GPUs of its own, and on how many either side runs."""
