@@ -31,9 +31,10 @@ HEAD = """\
 What `placement validate` prints: every published measurement that is shipped in
 [`placement/data/validation`](../placement/data/validation), each with its source, beside what planning predicts for it. Predictions go
 through the functions that planning uses; `placement validate FOLDER` does the same for a folder of your own that is laid out alike, and
-`--json` has every row with its parts and with what was taken for granted, and under `stages` the errors of the pieces of steps. Made by
-`python docs/make_validation.py`; a test makes it again. A row that cannot be predicted, as the catalogue has not its card or its model, no
-class is known for its link code, or no plan has its layout, is listed with the reason and counted.
+`--json` has every row with its parts and with what was taken for granted, under `stages` the errors of the pieces of steps, and under
+`fitted` those of [fitted constants](#what-was-fitted). Made by `python docs/make_validation.py`; a test makes it again. A row that cannot
+be predicted, as the catalogue has not its card or its model, no class is known for its link code, or no plan has its layout, is listed
+with the reason and counted.
 
 ![Predicted over measured, group by group](img/validation.svg)
 
@@ -109,28 +110,39 @@ half, so that its answers are shorter than the 1000 tokens taken for granted. It
 it by construction, and it is left out of the mean after factors. Other families are not in the table. Do not trust a plan for a mixture
 of experts without a calibration.""",
     "weight_sync": """\
-Syncs of mixtures of experts are bound by the number of tensors, not by bytes. Every tensor is gathered from its shards, and the gather
-takes as long to start as any collective over so many GPUs (`alpha`, from tables of collectives); the engine's loader takes 0.1 ms for
-it. Without a checkpoint engine each tensor is also a broadcast over all GPUs of both sides, where plans count buckets. That explains why
-64 + 64 GPUs take longer for a tensor than 16 + 16, but not its size to better than a third, as a start between nodes counts by GPU,
-whatever the nodes are. NeMo-RL's rows are under: what it takes to convert Megatron's tensors to those of the engine is not published. A
-model that the catalogue does not know is taken as dense, of the size in its name or, for Nemotron 3, in its announcement.""",
+Syncs of mixtures of experts are bound by the number of tensors, not by bytes, and what a tensor costs is software: published syncs of the
+same 19,500 tensors take 0.15 ms for each in slime, 0.27 in vime, 0.4 with FSDP in verl's benchmark of its checkpoint engine, and 2 where
+Megatron's exporter broadcasts one by one (sources: `sync_tensor_us`). Planning takes the fastest, measured piece by piece: 118 µs for a
+tensor, 7.5 ms for a bucket. So older ways are under: verl without a checkpoint engine by a third to a half. Nothing here is fitted to these
+rows; the 0.1 ms of a tensor and 10 µs of a gather for each GPU, which stood here before, had no source and met them better (33 %).
+
+A gather or broadcast over nodes leaves a node once for each, as NCCL counts its latencies. Without buckets each tensor is put together and
+then broadcast down a chain of all GPUs, one after the other; shards that go straight from GPU to GPU (p2p) fill no buckets. NeMo-RL's small
+rows are under: what it takes to convert Megatron's tensors, and to quantize them, is not published. Verl's table has another row for the
+first model, 0.02 s with its engine for 15 GB between four and four GPUs: 760 GB/s, more than the NVLinks of an H20 carry, so that it is not
+the time of a whole sync. Its source says that Megatron trained there, which gathers over fewer GPUs; the rows do not say it, and FSDP is
+taken. A model that the catalogue does not know is taken as dense, of the size in its name or, for Nemotron 3, in its
+announcement.""",
 }
 
 TAIL = """\
 ## What was fitted
 
-No constant is fitted to a step, a peak or a throughput. These were derived from tables of which rows stand above, so that the
-errors of those rows say less than those of other machines: `nvlink_alpha_us`, `own_bytes_per_s` and `ring_efficiency` (collectives of A100
-and H100), `engine_sampler_bytes_per_sequence_and_vocab` (counted, and checked on three of the logs), the classes of
-`topologies/data/links.json` (links), `fsdp_activation_bytes_per_hidden` (one of the prime-rl peaks), and `train_mfu_dense` (H100 rows
-of the throughput table; A100 follows from it by `mfu_flops_per_byte`, and 8 bits by the data sheets' `fp8_rate`). `pageable_share` and
-`hand_over_ns_per_token` were looked for because of the rows, and have the values of their sources.
+These constants were chosen for the smallest error on published tables of which rows stand above (`obtained: fitted`). Each is fitted anew,
+alone, to all models but one, in steps of 6 % of its value; what it then predicts of the one that was left out is the error to trust.
+Classes of links are the medians of the matrices above: without one matrix, those of the others.
+
+{refits}
+
+No constant is fitted to a step of reinforcement learning, to a weight sync or to an engine's memory.
+`engine_sampler_bytes_per_sequence_and_vocab` is counted, and checked on three of the logs. A100's throughput follows from
+`train_mfu_dense` by `mfu_flops_per_byte`, 8 bits by the data sheets' `fp8_rate`. `pageable_share`, `hand_over_ns_per_token`,
+`sync_tensor_us` and `sync_bucket_us` were looked for because of rows, and have the values of their sources, which are none of the rows.
 `placement/data/constants.json` has the source of each constant.
 
-Three assumptions, where published rows are silent, were settled with those rows in sight, and are worth as much as a fit: 1000 tokens for
-the mean answer that verl's tables leave out, 0.1 ms of an engine's loader for a tensor, and that a run at staleness 0 counts as one step
-off. What the first decides, mean errors:
+Two assumptions, where published rows are silent, were settled with those rows in sight, and are worth as much as a fit: 1000 tokens for
+the mean answer that verl's tables leave out, and that a run at staleness 0 counts as one step off. Verl's dense rows are of one model, so
+that none can be left out. What the first decides, mean errors:
 
 {lengths}
 
@@ -151,7 +163,7 @@ are compared. What is read of a row:
 | `memory.json`, `inference` | `model`, `tp`, `pp`, `weights`, `kv`, `kv_tokens`, `kv_blocks_of_16`, `activation`, `non_torch`, `hardware` (or in `source`), `precision`, `gpu_memory_utilization`, `max_num_seqs`, `max_model_len`, `kv_cache_dtype` | `gpu_memory_utilization .9`, `max-model-len 16000`, `max-num-seqs 64`, `TP 4`, `PP 2`, `fp8 KV cache` |
 | `memory.json`, `training` | `model`, `n_gpus`, `tokens_per_gpu`, `measured_peak`, `tok_per_s_per_gpu`, `lora_rank`, `seq_len`, `micro_batch_size`, `gpu`, `hardware` | `8×A100-80GB`, `H100 x8`, `2 nodes of 8 H100`, `DGX H100`, `seq_len=4096, bs 2`, `ctx 8K mbs=1`, `per-device batch 4`, `TP4 PP2 EP8 SP2`, `ZeRO-2`, `FULL_SHARD`, `HSDP`, `DDP`, `AdamW 8bit`, `Megatron`, `no distributed optimizer`, `LoRA r=16`, `QLoRA`, `full` or `selective recompute`, `no AC`, `fused` or `unfused CE`, `compile`, `offload`, `pure bf16`, `seq 8192, batch 2` |
 | `rl_steps.json`, lists of steps | `step_s` or `step_time_s`; `framework`, `model`, `hardware` or `system`, `n_gpus`, `algorithm`, `mode` or `policy`, `precision`, `engine`, `max_response`, `mean_response`, `max_seq`, `avg_seq`, `train_batch_prompts`, `n_samples`, `mini_batch`, `gen_gbs`, `train_gbs_table`, `gen_tp_pp`, `train_layout`, `critic`, `reward_model`, `lora_rank`, `gpu_memory_utilization`, `kv_cache_dtype`; pieces: `gen_s`, `generate_sequences_s`, `wait_prev_gen_s`, `old_logprob_s`, `ref_s`, `values_s`, `reward_s`, `update_actor_s`, `update_critic_s`, `sync_s` | `fully async 32:32`, `staleness 0`, `one-step-off 4:12`, `separate 16+16`, `disaggregated`, `trainer 8 + rollout 24`, `colocated`, `Megatron TP4 PP2`, `ZeRO-2`, `LoRA r32`, `gradient checkpointing`, `fp8 rollout` |
-| `rl_steps.json`, `weight_sync` | `sync_s`, or `sync_s_min` and `sync_s_max`; `model`, `hardware`, `trainer_gpus`, `rollout_gpus`, `mapping` (`TP8xPP8->TP16xDP16`), `checkpoint_engine`, `precision`, `method`; `same` repeats the row before | |
+| `rl_steps.json`, `weight_sync` | `sync_s`, or `sync_s_min` and `sync_s_max`; `model`, `hardware`, `trainer_gpus`, `rollout_gpus`, `mapping` (`TP8xPP8->TP16xDP16`), `checkpoint_engine`, `precision`, `method`, `engine`; `same` repeats the row before | `Megatron`, `p2p` |
 | `collectives.json` | `system`, `op`, `n`, `max_bytes`, `busbw_at_max_GBs`, `devices_per_node`, `network_gbit_per_s` | `pairwise`, `bridge`, `400 Gbps` |
 | `train_throughput.csv` | `model`, `n_params`, `seq_len`, `n_gpus`, `gpu`, `microbatch`, `grad_accum`, `global_batch`, `tok_per_s_per_gpu` or `tok_per_s`, `precision`, `mp_mode`, `sharding`, `act_ckpt`, `section` | `fp8`, `1600 Gbps` |
 | `p2p/*.json` | `id`, `gpus`, `links`, `unidirectional_p2p_enabled` (or `…_read`, `…_disabled`, `bidirectional_…`), `hardware`, `source`, `notes` | `no P2P`, `patched`, `POWER9`, `PCIe Gen4` |
@@ -205,7 +217,16 @@ def _page(found: Report) -> Iterator[str]:
         yield from _pieces(group)
         yield "\n| row | measured | predicted | error | taken for granted, or why not |\n|---|---|---|---|---|\n"
         yield from map(_line, group.rows)
-    yield "\n" + FOLDER + TAIL.replace("{lengths}", _lengths())
+    yield "\n" + FOLDER + TAIL.replace("{lengths}", _lengths()).replace("{refits}", "\n".join(_refits(found)))
+
+
+def _refits(found: Report) -> Iterator[str]:
+    yield "| constant | group | rows | models | mean error | left out | values without one |\n|---|---|---|---|---|---|---|"
+    for one in found.fitted:
+        errors = ["–" if error is None else f"{error:.1f} %" for error in (one.mape_percent, one.left_out_percent)]
+        values = "" if one.lowest is None else f"{one.lowest:.4g} to {one.highest:.4g}"
+        name = f"`{one.name}`" if " " not in one.name else one.name
+        yield f"| {name} | {one.group} | {one.rows} | {one.models} | {' | '.join(errors)} | {values} |"
 
 
 def _pieces(group: Group) -> Iterator[str]:

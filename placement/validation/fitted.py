@@ -11,11 +11,12 @@ When to modify: a constant is fitted to rows of another group.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
 from placement.constants.table import allowed, constants, instead, sources
+from placement.errors import InputError
 from placement.validation import collectives, training_memory, training_throughput
 from placement.validation.reading import Folder
 from placement.validation.rows import Group, Row
@@ -75,7 +76,15 @@ class Refit:
 def refits(folder: Folder, links: Group) -> tuple[Refit, ...]:
     """Return every constant that says it is fitted, and the classes of *links* as one."""
     names = [name for name, said in sources().items() if said.obtained == FITTED]
-    return (*(_refit(name, folder) for name in names), _links(links))
+    return (*_of_whole_files(names, folder), _links(links))
+
+
+def _of_whole_files(names: Iterable[str], folder: Folder) -> Iterator[Refit]:
+    for name in names:
+        try:
+            yield _refit(name, folder)
+        except InputError:      # told by the group of the damaged file
+            continue
 
 
 def _refit(name: str, folder: Folder) -> Refit:
