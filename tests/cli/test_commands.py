@@ -121,7 +121,7 @@ def test_catalog(placement, kind):
 
 
 def test_the_whole_catalog_and_the_schema(placement):
-    kinds = {"gpus", "models", "machines", "workloads", "rules", "presets", "constants"}
+    kinds = {"gpus", "models", "machines", "workloads", "rules", "presets", "constants", "targets"}
     assert set(json.loads(placement("catalog", "--json").stdout)) == kinds
     assert json.loads(placement("schema", "workload").stdout)["type"] == "object"
 
