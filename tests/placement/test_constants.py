@@ -132,8 +132,14 @@ REFERENCE_SYSTEMS = {
     128: "width over layers, and width of a head",
     12: "12·layers·width², the parameters of a decoder",
     16: "TP sizes of a table's machine",
+    10_000: "billions of parameters: no model is larger",
 }
 """Numbers of the machines that published rows ran on, in `placement.validation.setting`."""
+
+OPT = dict.fromkeys(
+    (768, 12, 24, 2560, 4096, 5120, 40, 7168, 48, 56, 9216, 64, 72, 2048, 32, 50_272, 2050, 13), "shapes of OPT (Zhang et al., 2022, table 1)"
+)
+"""Shapes of models, in `placement.validation.relatives`."""
 
 WORDS_OF_ARITHMETIC = {0, 0.5, 1, 2, 3, 4, 5, 6, 7, 8}
 """Halves, bytes of a number, passes and copies: every formula's docstring says which."""
@@ -174,7 +180,7 @@ def literals(module: str) -> Iterator[tuple[int | float, int]]:
 @pytest.mark.parametrize("module", MODEL)
 def test_every_number_of_the_model_is_in_the_data_file(module: str) -> None:
     """A number that is neither physics nor a definition belongs into constants.json, with its source; others into LITERALS."""
-    known = LITERALS | (REFERENCE_SYSTEMS if module == "validation.setting" else {})
+    known = LITERALS | {"validation.setting": REFERENCE_SYSTEMS, "validation.relatives": OPT}.get(module, {})
     stray = [(line, value) for value, line in literals(f"placement.{module}") if value not in WORDS_OF_ARITHMETIC and value not in known]
     assert stray == []
 
