@@ -137,7 +137,8 @@ REFERENCE_SYSTEMS = {
 """Numbers of the machines that published rows ran on, in `placement.validation.setting`."""
 
 OPT = dict.fromkeys(
-    (768, 12, 24, 2560, 4096, 5120, 40, 7168, 48, 56, 9216, 64, 72, 2048, 32, 50_272, 2050, 13), "shapes of OPT (Zhang et al., 2022, table 1)"
+    (768, 12, 24, 2560, 4096, 5120, 40, 7168, 48, 56, 9216, 64, 72, 2048, 32, 50_272, 2050, 13),
+    "shapes of OPT (Zhang et al., 2022, table 1)",
 )
 """Shapes of models, in `placement.validation.relatives`."""
 
