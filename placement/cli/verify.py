@@ -59,6 +59,8 @@ def _ray(wanted: WantedMap, role: str | None, address: str, time_limit_s: float)
 
     verdict = compare_nodes(wanted, ask(address, time_limit_s), role)
     lines = ["nodes of Ray", *(f"  {one}" for one in verdict.nodes), *([] if verdict.nodes else ["right"])]
+    if verdict.is_unheard:
+        lines.append("no rank of the job was found, and ranks of this target tell where they are: does the job run?")
     for pool in verdict.pools:
         lines += ["", *_lines(pool, "by any worker of Ray")]
     write_stdout("\n".join(lines) + "\n")
@@ -84,7 +86,7 @@ def _lines(verdict: Verdict, how: str) -> Iterator[str]:
     for rank in verdict.missing:
         yield f"rank {rank}: not reported {how}"
     wrong = sum(1 for sentences in verdict.ranks.values() if sentences) + len(verdict.missing)
-    yield "right" if verdict.is_right else f"{wrong} rank{'s'[: wrong != 1]} not where the map has {'it' if wrong == 1 else 'them'}"
+    yield "right" if verdict.is_right else f"{wrong} rank{'s'[: wrong != 1]} not as the map has {'it' if wrong == 1 else 'them'}"
 
 
 def _place(wanted: Wanted, seen: Observed) -> str:

@@ -70,7 +70,7 @@ def probe_cluster(address: str, source: str = sources.LIVE) -> tuple[dict[str, T
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False, runtime_env=_our_code())
     except (Exception, SystemExit) as error:  # Ray raises many kinds, some of them plain
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"--ray: no Ray cluster answers at {address} ({reason})") from None
+        raise InputError(f"--ray: no Ray cluster answers at {address} ({reason}){token_hint()}") from None
     try:
         nodes = [node for node in ray.nodes() if node.get("Alive")]
         answers = _answers(ray, nodes, source)
@@ -80,6 +80,13 @@ def probe_cluster(address: str, source: str = sources.LIVE) -> tuple[dict[str, T
     if not machines:
         raise MachineError(f"no node of the Ray cluster at {address} has GPUs that can be read: {'; '.join(warnings) or 'it has no node'}")
     return machines, warnings
+
+
+def token_hint() -> str:
+    """Return what to do where a cluster asks for a token: Ray looks for one by itself only where it is not given an address."""
+    if os.environ.get("RAY_AUTH_MODE") or not (Path.home() / ".ray" / "auth_token").exists():
+        return ""
+    return "; there is a token of Ray here (~/.ray/auth_token), and a cluster that asks for it needs RAY_AUTH_MODE=token"
 
 
 def refuse_deaf(address: str, said_by: str) -> None:

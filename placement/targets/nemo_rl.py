@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.targets.ray_nodes import long_command, ray_start, visible_of
-from placement.targets.shell import script
+from placement.targets.shell import asked, script
 from placement.targets.sizes import (
     generating,
     host_memory_notes,
@@ -74,7 +74,7 @@ def _emit(start: Start, version: str) -> Emitted:
             }
         }
     head = "# Keys of NeMo-RL that follow from the device map; it sorts the GPUs of each cluster.\n"
-    launch = long_command(["uv", "run", "python", "examples/run_grpo_math.py"], [("--config", '"$CONFIG"')])
+    launch = long_command(["uv", "run", "python", "examples/run_grpo_math.py"], [("--config", asked("CONFIG", "your full configuration"))])
     files = {
         CONFIG: head + yaml_writer.dump(document),
         **ray_start(start, {start.hosts[0]: gpus}),
@@ -133,6 +133,7 @@ def _generation(start: Start) -> dict[str, Any]:
 
 def _notes(start: Start) -> Iterator[str]:
     yield "data, learning rates and rewards stay yours: merge the keys into your own configuration"
+    yield "launch.sh is run from NeMo-RL's own folder, with CONFIG set to your configuration"
     yield "it sorts the GPUs of a cluster: ranks follow ids, as in the map"
     if len(start.pools) > 1:
         order = [pool for pool in start.pools if RoleName.ACTOR not in pool.roles]

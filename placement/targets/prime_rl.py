@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.targets.ray_nodes import dealt, visible_of
-from placement.targets.shell import assignments, command, script, visible
+from placement.targets.shell import HERE, assignments, beside, command, script, visible
 from placement.targets.sizes import generating, is_offloaded, longest_tokens, several_hosts, train
 from placement.targets.start import Start
 from placement.targets.target import Emitted, Entry, Files, Target
@@ -48,12 +48,12 @@ def _emit(start: Start, version: str) -> Emitted:
         "inference.model": {"max_model_len": longest_tokens(start)},
         "inference.parallel": {"tp": rollout.tp, "dp": rollout.replicas},
     }
-    words = ["uv", "run", "rl", "@", CONFIG, '"$@"']
+    words = ["uv", "run", "rl", "@", beside(CONFIG), '"$@"']
     files = {
         CONFIG: "# Keys of prime-rl that follow from the device map.\n" + _toml(tables),
         "launch.sh": script(
             "bash launch.sh @ yours.toml: engines take the first GPUs, the trainer the next ones.",
-            [f"{assignments(visible(gpus))} {command(words)}"],
+            [HERE, f"{assignments(visible(gpus))} {command(words)}"],
         ),
     }
     return Emitted(files, tuple(_notes(start)))

@@ -18,7 +18,7 @@ from typing import Any
 from placement.maps.seats import Seat
 from placement.plans import RolePlan
 from placement.targets.ray_nodes import long_command, ray_start
-from placement.targets.shell import script
+from placement.targets.shell import asked, script
 from placement.targets.sizes import (
     engine_blocks,
     generating,
@@ -97,7 +97,11 @@ def _emit(start: Start, version: str) -> Emitted:
         head += "".join(f"# ids from {first[host]}: {host}\n" for host in start.hosts)
     variables = {host: {"RLINF_NODE_RANK": str(k)} for k, host in enumerate(start.hosts)}
     launch = long_command(
-        ["python", "examples/reasoning/main_grpo.py"], [("--config-path", '"$CONFIG_DIR"'), ("--config-name", '"$CONFIG_NAME"')]
+        ["python", "examples/reasoning/main_grpo.py"],
+        [
+            ("--config-path", asked("CONFIG_DIR", "the folder of your full configuration")),
+            ("--config-name", asked("CONFIG_NAME", "the name of your full configuration")),
+        ],
     )
     files = {
         CONFIG: head + yaml_writer.dump(document),
@@ -159,6 +163,7 @@ def _range(start: Start, seats: tuple[Seat, ...]) -> str:
 
 def _notes(start: Start) -> Iterator[str]:
     yield "data, learning rates and rewards stay yours: merge the keys into your own configuration"
+    yield "launch.sh is run from RLinf's own folder, with CONFIG_DIR and CONFIG_NAME set to those of your configuration"
     yield "every GPU of a node must be visible: RLinf numbers those that it sees, and sets CUDA_VISIBLE_DEVICES itself"
     if "ref" in start.roles and start.workload.is_hybrid:
         yield "the actor itself computes the reference's log-probabilities, with weights that wait in host memory"

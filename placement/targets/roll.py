@@ -18,7 +18,7 @@ from typing import Any
 from placement.maps.seats import Seat
 from placement.plans import RolePlan
 from placement.targets.ray_nodes import long_command, ray_start
-from placement.targets.shell import script
+from placement.targets.shell import asked, script
 from placement.targets.sizes import (
     engine_blocks,
     generating,
@@ -64,7 +64,8 @@ def _emit(start: Start, version: str) -> Emitted:
     head = "# Keys of ROLL's RLVR configuration that follow from the device map. Entry i of a device_mapping is rank i.\n"
     variables = {host: {"NODE_RANK": str(k), "WORLD_SIZE": str(len(start.hosts))} for k, host in enumerate(start.hosts)}
     launch = long_command(
-        ["python", "examples/start_rlvr_pipeline.py"], [("--config_path", '"$CONFIG_DIR"'), ("--config_name", CONFIG.removesuffix(".yaml"))]
+        ["python", "examples/start_rlvr_pipeline.py"],
+        [("--config_path", asked("CONFIG_DIR", "the folder of your full configuration")), ("--config_name", CONFIG.removesuffix(".yaml"))],
     )
     files = {
         CONFIG: head + yaml_writer.dump(document),
@@ -144,6 +145,7 @@ def _per_node(start: Start) -> int:
 
 def _notes(start: Start) -> Iterator[str]:
     yield "data, learning rates and rewards stay yours: merge the keys into your own rlvr_config.yaml"
+    yield "launch.sh is run from ROLL's own folder, with CONFIG_DIR set to the folder of your configuration"
     yield "every GPU of a node must be visible: ROLL sets CUDA_VISIBLE_DEVICES for each worker itself"
     if RoleName.REWARD in start.roles:
         yield "rewards.model needs the worker_cls and tag_included of your reward worker"

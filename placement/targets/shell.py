@@ -43,6 +43,11 @@ def beside(name: str) -> str:
     return f'"$here/{name}"'
 
 
+def asked(name: str, what: str) -> str:
+    """Return the word of a command that is the variable *name*; without it the script stops, and says *what* it is."""
+    return f'"${{{name}:?set it to {what}}}"'
+
+
 def side_by_side(comment: str, lines: Iterable[str]) -> str:
     """
     Return a bash script whose *lines* start processes (those that end with ``&``): it ends all when one fails.

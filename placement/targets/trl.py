@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placement.targets.shell import ORDER, assignments, command, host_file, script, visible
+from placement.targets.shell import HERE, ORDER, assignments, beside, command, host_file, script, visible
 from placement.targets.sizes import (
     generating,
     is_offloaded,
@@ -53,10 +53,11 @@ def _emit(start: Start, version: str) -> Emitted:
         gpus = start.on_host(trainer, host)
         name = host_file("accelerate", host, ".yaml")
         files[name] = yaml_writer.dump(_accelerate(start, gpus, rank, hosts))
-        words = ["accelerate", "launch", "--config_file", name, "-m", f"trl.scripts.{_trainer(start)}", "--config", config, '"$@"']
+        module = f"trl.scripts.{_trainer(start)}"
+        words = ["accelerate", "launch", "--config_file", beside(name), "-m", module, "--config", beside(config), '"$@"']
         files[host_file("launch", host, ".sh")] = script(
             f"bash {host_file('launch', host, '.sh')} --dataset_name …: starts the trainer's processes of {host or 'this host'}.",
-            [f"{assignments(ORDER)} {command(words)}"],
+            [HERE, f"{assignments(ORDER)} {command(words)}"],
         )
     if not start.workload.is_hybrid:
         files["vllm-serve.sh"] = _server(start)

@@ -152,6 +152,12 @@ def _visible(wanted: Wanted, seen: Observed, host: str | None) -> Iterator[str]:
         return
     if seen.rank is not None and len(ids) == 1 and ids[0] in (gpus if own is None else (own,)):
         return
+    if own is not None and len(ids) == 1 and ids[0] is not None and seen.local_rank is None:    # Ray gave it, and nobody can export it
+        yield (
+            f"it has GPU {ids[0]} alone, and the map has rank {seen.rank} on GPU {own}: start the nodes, and the job, with the files of "
+            "this map"
+        )
+        return
     if None in ids:
         yield f"{VISIBLE} names GPUs by UUID, and neither a driver nor the map tells which GPUs {_unknown(seen, ids)} are; {fix}"
         return

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.errors import InputError
-from placement.machines.ray_probe import refuse_deaf
+from placement.machines.ray_probe import refuse_deaf, token_hint
 from placement.maps.seats import Pool
 from placement.verifying.compare import Verdict, compare, map_host
 from placement.verifying.observed import (
@@ -33,6 +33,9 @@ from placement.verifying.wanted import Wanted, WantedMap
 
 ORDERED = (None, "ray")
 """Targets whose pools are created in the order of the roles; of others, which have orders of their own, the set of GPUs is compared."""
+
+TELLING = ("ray", "verl")
+"""Targets whose ranks say which they are."""
 
 LABEL = "placement.host"
 """The label by which a node is a host of the map (`placement.targets.ray` starts nodes with it)."""
@@ -96,7 +99,7 @@ def ask(address: str, time_limit_s: float) -> tuple[Node, ...]:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except (Exception, SystemExit) as error:  # Ray raises many kinds, some of them plain
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        raise InputError(f"RAY_ADDRESS: no Ray cluster answers at {address} ({reason})") from None
+        raise InputError(f"RAY_ADDRESS: no Ray cluster answers at {address} ({reason}){token_hint()}") from None
     try:
         nodes = [node for node in ray.nodes() if node.get("Alive") and node.get("Resources", {}).get("GPU", 0) > 0]
         task = ray.remote(num_cpus=0, num_gpus=0, max_retries=0)(_probe())
@@ -217,16 +220,30 @@ def _slots(node: Mapping[str, Any]) -> Slots:
 
 @dataclass(frozen=True, slots=True)
 class ClusterVerdict:
-    """What was found: sentences about nodes, a verdict for each pool of which workers run, and the pools of which none does."""
+    """
+    What was found.
+
+    Parameters
+    ----------
+    nodes
+        Sentences about nodes.
+    pools
+        A verdict for each pool of which workers run.
+    idle
+        The pools of which none does.
+    is_unheard
+        Whether none does of any pool, though workers of the map's target tell where they are.
+    """
 
     nodes: tuple[str, ...]
     pools: tuple[Verdict, ...]
     idle: tuple[Pool, ...]
+    is_unheard: bool = False
 
     @property
     def is_right(self) -> bool:
         """Whether nothing differs."""
-        return not self.nodes and all(pool.is_right for pool in self.pools)
+        return not self.nodes and not self.is_unheard and all(pool.is_right for pool in self.pools)
 
 
 def compare_nodes(wanted: WantedMap, nodes: Sequence[Node], role: str | None) -> ClusterVerdict:
@@ -246,7 +263,7 @@ def compare_nodes(wanted: WantedMap, nodes: Sequence[Node], role: str | None) ->
     said: list[str] = []
     for host in hosts:
         said += _node_differs(wanted, host, at[host], nodes, is_ordered=is_ordered)
-    return ClusterVerdict(tuple(said), tuple(verdicts), tuple(idle))
+    return ClusterVerdict(tuple(said), tuple(verdicts), tuple(idle), is_unheard=wanted.target in TELLING and not verdicts)
 
 
 def _find(host: str | None, nodes: Sequence[Node]) -> Node | None:

@@ -89,9 +89,13 @@ def test_reading_back_gives_the_map(name, data):
 @given(st.data())
 def test_scripts_are_bash(name, data):
     """Every script is one that bash can parse."""
-    for file, text in emit(target(name), drawn(name, data)).files.items():
+    files = emit(target(name), drawn(name, data)).files
+    for file, text in files.items():
         if file.endswith(".sh"):
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+            commands = "".join(line for line in text.splitlines() if not line.startswith("#"))
+            for other in files:
+                assert commands.count(other) == commands.count(f'"$here/{other}"'), f"{file} finds {other} from its own folder alone"
 
 
 def rlinf_on_two_hosts(first: int) -> Start:

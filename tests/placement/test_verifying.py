@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from nvml_machines import Driver, machine
 
 import placement
 from placement.errors import InputError, PreflightError
+from placement.machines.ray_probe import token_hint
 from placement.targets.catalog import target
 from placement.targets.ray import LABEL, ONLY_HOST
 from placement.targets.start import read_start
@@ -63,7 +65,8 @@ def test_a_rank_may_see_its_own_gpu_alone() -> None:
     for rank, gpu in enumerate((5, 2, 7, 0)):
         assert found(place(rank, 4, 0, 4, str(gpu)), wanted()) == []
         assert found({**ORDER, "RANK": str(rank), "WORLD_SIZE": "4", "CUDA_VISIBLE_DEVICES": str(gpu)}, wanted()) == []
-    assert "CUDA_VISIBLE_DEVICES is 2" in found({**ORDER, "RANK": "0", "WORLD_SIZE": "4", "CUDA_VISIBLE_DEVICES": "2"}, wanted())[0]
+    (said,) = found({**ORDER, "RANK": "0", "WORLD_SIZE": "4", "CUDA_VISIBLE_DEVICES": "2"}, wanted())
+    assert said.startswith("it has GPU 2 alone, and the map has rank 0 on GPU 5: start the nodes")
 
 
 def test_a_process_without_ranks_takes_all_gpus_of_its_host() -> None:
@@ -267,6 +270,35 @@ def test_nodes_that_differ_are_named(nodes: list[Node], said: str) -> None:
     verdict = compare_nodes(parse_wanted(map_text(FOUR), name="map.yaml"), nodes, None)
     assert not verdict.is_right
     assert said in verdict.nodes[0]
+
+
+@pytest.mark.parametrize(("wanted_by", "is_right"), [(None, True), ("openrlhf", True), ("ray", False), ("verl", False)])
+def test_a_job_of_which_no_rank_is_heard_is_not_right_where_ranks_tell(wanted_by: str | None, is_right: bool) -> None:
+    nodes = [node("node0", "5,2"), node("node1", "7,0")]
+    everything = dataclasses.replace(parse_wanted(map_text(FOUR), name="map.yaml"), target=wanted_by)
+    verdict = compare_nodes(everything, nodes, None)
+    assert verdict.nodes == ()
+    assert (verdict.is_right, verdict.is_unheard) == (is_right, not is_right)
+
+
+def test_other_targets_order_gpus_themselves() -> None:
+    """Of their nodes the set counts; a GPU that is not offered is named."""
+    nodes = [node("node0", "2,5"), node("node1", "0,3")]
+    everything = dataclasses.replace(parse_wanted(map_text(FOUR), name="map.yaml"), target="skyrl")
+    assert compare_nodes(everything, nodes, None).nodes == (
+        "node1: the node was started where CUDA_VISIBLE_DEVICES is 0,3, and the map uses GPU 7 too",
+    )
+
+
+def test_the_token_of_ray_is_named_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert token_hint() == ""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").touch()
+    assert "RAY_AUTH_MODE=token" in token_hint()
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert token_hint() == ""
 
 
 # ── the library call, and the command in a plain process ────────────────────────────────────────────────────────────────

@@ -103,7 +103,7 @@ def test_swapped_node_ranks(job: Job) -> None:
     assert [code for code, _ in found.values()] == [1, 1]
     said = found["node1"][1]
     assert "rank 0 runs on node1, and the map has it on node0: start hosts in the order of the map (node0, node1: node1 is --node" in said
-    assert "8 ranks not where the map has them" in said
+    assert "8 ranks not as the map has them" in said
     assert "CUDA_VISIBLE_DEVICES is" not in said
 
 
@@ -115,7 +115,7 @@ def test_hosts_that_each_start_a_job_of_their_own(job: Job) -> None:
     for code, said in found.values():
         assert code == 1
         assert "the job has 4 ranks (WORLD_SIZE), and the map gives actor 8 GPUs on 2 hosts: each host started a job of its own" in said
-        assert "4 ranks not where the map has them" in said
+        assert "4 ranks not as the map has them" in said
 
 
 def test_wrong_visible_devices_on_one_host(job: Job) -> None:
@@ -124,7 +124,7 @@ def test_wrong_visible_devices_on_one_host(job: Job) -> None:
     assert [code for code, _ in found.values()] == [1, 1]
     said = found["node0"][1]
     assert said.count("CUDA_VISIBLE_DEVICES is 1,3,4,6, and the map has the order 1,3,6,4: local rank k takes the k-th") == 4
-    assert "4 ranks not where the map has them" in said
+    assert "4 ranks not as the map has them" in said
 
 
 TRAIN = """

@@ -132,7 +132,7 @@ def test_a_running_job_is_verified_rank_by_rank(files: Files, tmp_path: Path) ->
     for role in ("actor", "critic"):
         for rank, gpu in enumerate(groups[role]):
             assert re.search(rf"^rank {rank}: .*GPU {gpu} ", verified.stdout, re.MULTILINE), verified.stdout
-    assert verified.stdout.count("not where the map has") == 0, verified.stdout
+    assert verified.stdout.count("not as the map has") == 0, verified.stdout
     seen = {(note["pool"].split("_")[0], note["rank"]): note["visible"] for note in map(json.loads, notes.read_text().splitlines())}
     for role in ("actor", "critic"):
         for rank, gpu in enumerate(groups[role]):
