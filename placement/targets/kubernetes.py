@@ -145,7 +145,7 @@ TARGET = Target(
     pins="hosts by label, GPUs by UUID where the map knows UUIDs; else numbers only",
     keeps="yes, where the map knows UUIDs; else no",
     writes={"POOL.yaml": "a ResourceClaim and a pod, for each host"},
-    parser="kubernetes-validate 1.37.0 (the API's own schemas)",
+    parser="kubernetes-validate 1.37.0 (the API's own schemas, to which a selector is text)",
     cannot=(
         "ids without UUIDs: a claim then asks for a number of GPUs, and which ones a pod gets is not what the map says",
         "pools that share some of their GPUs: a GPU is of one claim, and the second pod never starts",

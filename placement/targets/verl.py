@@ -84,7 +84,7 @@ TARGET = Target(
         "ray-start.sh": "starts Ray, for each host",
         "launch.sh": "starts verl with the trainer",
     },
-    parser="verl's configuration tree (hydra-core); its main_ppo, trainer and worker groups on Ray with declared GPUs",
+    parser="configuration tree (hydra-core), main_ppo, trainer and worker groups of verl 0.9.1 on Ray with declared GPUs",
     cannot=(
         "a rollout on GPUs of its own: the actor generates",
         "pools that share some of their GPUs, or all in another order of ranks",

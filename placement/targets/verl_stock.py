@@ -146,7 +146,7 @@ TARGET = Target(
         "ray-start.sh": "starts Ray, for each host",
         "launch.sh": "starts verl",
     },
-    parser="verl's configuration tree (hydra-core) and its main_ppo up to the pools",
+    parser="configuration tree (hydra-core), main_ppo and worker groups of verl 0.9.1 on Ray; older versions: a table of their keys",
     cannot=(
         "critic or ref on GPUs of their own: `verl` (our trainer) can",
         "hosts with unequal numbers of GPUs in a pool: its pools would wait for ever",
