@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from placement.errors import InputError
 from placement.targets.ray_nodes import (
     dealt,
     in_order,
@@ -68,6 +69,7 @@ OLD_FLAGS: Mapping[str, str] = {
     "rollout.max_new_tokens": "generate_max_len",
     "train.batch_size": "train_batch_size",
     "data.max_len": "max_len",
+    "data.prompt_max_len": "prompt_max_len",
     "actor.model_name_or_path": "pretrain",
     "critic.model_name_or_path": "critic_pretrain",
     "reward.model_name_or_path": "reward_pretrain",
@@ -94,6 +96,11 @@ def _is_one_pool(start: Start) -> bool:
 
 
 def _emit(start: Start, version: str) -> Emitted:
+    if version != NEW and start.roles["actor"].precision != "bf16":
+        raise InputError(
+            f"target openrlhf: version {version} has no flag for {start.roles['actor'].precision}, and would compute in 32 bits: leave out "
+            "--target-version"
+        )
     options = [(f"--{_named(key, version)}", *values) for key, *values in _flags(start, version)]
     order = _order(is_shared=_is_one_pool(start) or _shares(start, "actor", "ref"))
     launch = long_command(["python", "-m", "openrlhf.cli.train_ppo_ray"], list(dict.fromkeys(options)))
@@ -156,6 +163,8 @@ def _flags(start: Start, version: str) -> Iterator[tuple[str, ...]]:
     yield "rollout.n_samples_per_prompt", str(batch.samples_per_prompt)
     yield "train.batch_size", str(update_sequences(start))
     yield "data.max_len", str(longest_tokens(start))
+    if version != NEW:      # it cuts prompts that are longer than its default
+        yield "data.prompt_max_len", str(batch.prompt_tokens)
     yield "rollout.max_new_tokens", str(batch.response_max_tokens)
     for name in (RoleName.ACTOR, RoleName.CRITIC, RoleName.REWARD):
         if name in roles:
@@ -163,6 +172,9 @@ def _flags(start: Start, version: str) -> Iterator[tuple[str, ...]]:
 
 
 def _notes(start: Start) -> Iterator[str]:
+    waits = {name: is_offloaded(start.roles[name]) for name in (RoleName.REF, RoleName.REWARD) if name in start.roles}
+    if len(set(waits.values())) > 1:
+        yield "versions before 0.10.2 have one switch for ref and reward: there both wait in host memory"
     yield "nothing else may have taken GPUs of the Ray cluster before: groups get them in the order in which they are created"
     if "reward" not in start.roles:
         yield "there is no reward model: launch.sh needs --reward.remote_url or --train.agent_func_path (--remote_rm_url before 0.10.2)"

@@ -13,11 +13,12 @@ from placement.errors import InputError
 from placement.maps import devicemap
 from placement.maps.machine_gpus import by_seat, recorded_uuids
 from placement.maps.seats import Pool, Seat, as_seat, pools, read_seats
-from placement.plans import RolePlan
+from placement.plans import RolePlan, RolloutPlan
 from placement.text import strict_yaml
 from placement.text.strict_yaml import Document
+from placement.text.suggest import did_you_mean
 from placement.workloads import workload_file
-from placement.workloads.workload import RoleName, Schedule, Workload
+from placement.workloads.workload import Engine, Master, Offload, Precision, RoleName, Schedule, Workload
 
 Gpus = tuple[int, ...]
 
@@ -118,12 +119,48 @@ def read_start(text: str, *, name: str = "<map>") -> Start:
             raise document.error(
                 f"{role} has {len(seats[role])} GPUs, and its layout fills {roles[role].layout.gpus}", ("device_map", role)
             )
+    for name, plan in roles.items():
+        _agree(document, name, plan, workload)
     capacity_mib = _capacities(document)
     machine = recorded_uuids(data, names_hosts=any(seat.host is not None for group in seats.values() for seat in group))
     sizes = {host: len(found) for host, found in machine.items()}
     rules = data.get("rules")
     target = rules.get("target") if isinstance(rules, Mapping) else None
     return Start(seats, roles, workload, workload.schedule, by_seat(machine), capacity_mib, sizes, target)
+
+
+def _agree(document: Document, name: str, role: RolePlan, workload: Workload) -> None:
+    """Refuse a role that the job does not have, or of which the map does not say what the job asks."""
+    asked = workload.role(RoleName(name))
+    if asked is None:
+        raise document.error(f"the map places {name}, and its job (inputs.workload) has none", ("roles", name), key=True)
+    known = [engine.value for engine in Engine]
+    if role.engine not in known:
+        raise document.error(
+            f"{role.engine!r} is no engine{did_you_mean(role.engine, known)}: there is {', '.join(known)}", ("roles", name, "engine")
+        )
+    if role.precision not in [precision.value for precision in Precision]:
+        raise document.error(f"{role.precision!r} is no precision: bf16 or fp16", ("roles", name, "precision"))
+    if role.rollout is not None:
+        _fills(document, name, role.rollout, role.layout.gpus)
+    if role.train is not None and (role.train.master not in list(Master) or role.train.offload not in list(Offload)):
+        said = f"master {role.train.master!r} and offload {role.train.offload!r}"
+        there_is = f"master {' or '.join(Master)}, offload {', '.join(Offload)}"
+        raise document.error(f"{name} trains with {said}: there is {there_is}", ("roles", name))
+    for key, lacks in (("train", asked.train and not role.train), ("rollout", asked.rollout and not role.rollout)):
+        if lacks:
+            raise document.error(f"{name} has no `{key}`, and its job (inputs.workload) asks for it", ("roles", name), key=True)
+
+
+def _fills(document: Document, name: str, rollout: RolloutPlan, gpus: int) -> None:
+    """Refuse engines that are not the size of their group, or that claim no share of its memory."""
+    if rollout.tp < 1 or rollout.replicas < 1 or rollout.tp * rollout.replicas != gpus:
+        said = f"{rollout.replicas} engines of tp {rollout.tp}"
+        raise document.error(f"{name} has {said} on {gpus} GPUs: replicas times tp is the number of GPUs", ("roles", name, "rollout"))
+    if not 0 < rollout.gpu_memory_utilization < 1:
+        raise document.error(
+            f"{name}: gpu_memory_utilization is a share between 0 and 1, not {rollout.gpu_memory_utilization}", ("roles", name, "rollout")
+        )
 
 
 def _capacities(document: Document) -> Mapping[Seat, int]:

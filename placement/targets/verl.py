@@ -26,6 +26,11 @@ MAP = "groups.yaml"
 
 MODULE_KEY = "VERL_USE_EXTERNAL_MODULES"
 
+HYDRA_READS = (
+    """case "$here" in *[\\'\\\\]*|*'${'*) echo "$here: Hydra cannot read a quote, a backslash or \\${ in this name" >&2; exit 1;; esac"""
+)
+"""What cannot be quoted for Hydra is refused before it fails."""
+
 LINES = (
     "trainer.v1.trainer_mode=placed",
     f"+ray_kwargs.ray_init.runtime_env.env_vars.{MODULE_KEY}={MODULE}",
@@ -54,7 +59,7 @@ def _emit(start: Start, version: str) -> Emitted:
         "overrides.txt": "".join(f"{line}\n" for line in lines),
         **ray_start(start, {host: node_list(pools, host) for host in start.hosts}, named=True),
         "launch.sh": launch(
-            config_name(start), version, before=[f"export {MODULE_KEY}={MODULE}"], more=[f'"+{MAP_KEY}=$here/{MAP}"']
+            config_name(start), version, before=[HYDRA_READS, f"export {MODULE_KEY}={MODULE}"], more=[f"\"+{MAP_KEY}='$here/{MAP}'\""]
         ),
     }
     notes = [

@@ -29,6 +29,9 @@ ADVANTAGE = {
 }
 """``algorithm.adv_estimator`` of each algorithm."""
 
+MIXED = ("0.9.1",)
+"""Versions whose FSDP was seen to read ``mixed_precision``, which no configuration file names (workers/config/engine.py)."""
+
 REWARD_SPARE_MIB = 4096
 """What an engine that serves a reward model is given beside its weights: its cache, and room for a profile run."""
 
@@ -66,7 +69,7 @@ def overrides(start: Start, version: str) -> tuple[str, ...]:
     known = keys(version, config)
     lines = []
     for names, value in _overrides(start, config):
-        name = next((name for name in names if name.removeprefix("+") in known or _is_free(name, known)), None)
+        name = next((name for name in names if name.removeprefix("+") in known or _is_free(name, known, version)), None)
         if name is None:
             key = names[0].removeprefix("+")
             raise InputError(f"verl {version} ({config}) has no key {key}: the map cannot be expressed in this version")
@@ -74,21 +77,33 @@ def overrides(start: Start, version: str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _is_free(name: str, known: frozenset[str]) -> bool:
-    """Whether a key with a plus sign stands in a mapping that verl hands on as it is (``engine_kwargs``)."""
-    return name.startswith("+") and name[1:].rpartition(".")[0] in known
+def _is_free(name: str, known: frozenset[str], version: str) -> bool:
+    """Whether a key with a plus sign stands in a mapping that verl hands on as it is (``engine_kwargs``), or reads if it is there."""
+    above, _, _ = name.removeprefix("+").rpartition(".")
+    engine, _, mapping = above.rpartition(".")
+    is_read = version in MIXED and mapping == "mixed_precision" and any(key.startswith(f"{engine}.") for key in known)
+    return name.startswith("+") and (above in known or is_read)
 
 
 def hydra_value(value: Any) -> str:
-    """Return *value* in Hydra's grammar: quoted where it is more than a plain word."""
+    """
+    Return *value* in Hydra's grammar: quoted where it is more than a plain word.
+
+    Raises
+    ------
+    InputError
+        If it holds what Hydra reads otherwise also inside quotes.
+    """
     if isinstance(value, bool):
         return "True" if value else "False"
     if isinstance(value, int | float):
         return f"{value:g}" if isinstance(value, float) else str(value)
     text = str(value)
-    if re.fullmatch(r"[A-Za-z0-9_./~-]+", text) and text.lower() not in ("null", "true", "false"):
+    if re.search(r"[\\\x00-\x1f\x7f]|\$\{", text):
+        raise InputError(f"{text!r} holds a character that Hydra reads otherwise: a backslash, a line break, or ${{")
+    if re.fullmatch(r"[A-Za-z_./][A-Za-z0-9_./-]*", text) and text.lower() not in ("null", "true", "false", "nan", "inf"):
         return text
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    escaped = text.replace("'", "\\'")
     return f"'{escaped}'"
 
 
@@ -160,6 +175,13 @@ def _state(prefixes: tuple[str, ...], role: RolePlan) -> Iterator[Override]:
     yield key("param_offload"), offload == Offload.BETWEEN
     yield key("optimizer_offload"), offload == Offload.BETWEEN
     yield key("offload_policy"), offload == Offload.ALWAYS
+    yield from _computes(prefixes, role)
+
+
+def _computes(prefixes: tuple[str, ...], role: RolePlan) -> Iterator[Override]:
+    """Yield in which precision FSDP computes, where that is not verl's own choice (``dtype`` does not say it)."""
+    if role.precision != "bf16":
+        yield tuple(f"+{prefix}.mixed_precision.param_dtype" for prefix in prefixes), role.precision
 
 
 def _strategy(role: RolePlan) -> str:
@@ -174,6 +196,8 @@ def _megatron(prefix: str, role: RolePlan) -> Iterator[Override]:
     yield _one(f"{prefix}.tensor_model_parallel_size", role.layout.tp)
     yield _one(f"{prefix}.pipeline_model_parallel_size", role.layout.pp)
     yield _one(f"{prefix}.expert_model_parallel_size", role.layout.ep_size)
+    if role.precision != "bf16":
+        yield _one(f"{prefix}.dtype", "float16")
     waits = (role.train.offload if role.train is not None else role.offload) != Offload.NONE
     yield _one(f"{prefix}.param_offload", waits)
     if role.train is not None:
@@ -247,6 +271,7 @@ def _ref(start: Start, config: str) -> Iterator[Override]:
     else:
         yield _one(f"{A}.ref.ulysses_sequence_parallel_size", role.layout.sp_size)
         yield _one(f"{A}.ref.fsdp_config.param_offload", role.offload != Offload.NONE)
+        yield from _computes((f"{A}.ref.fsdp_config",), role)
 
 
 def _critic(start: Start, config: str) -> Iterator[Override]:
@@ -285,6 +310,7 @@ def _reward(start: Start) -> Iterator[Override]:
     yield _one("reward.reward_model.model_path", role.model)
     yield _one("reward.reward_model.rollout.name", role.engine if role.engine in (Engine.VLLM, Engine.SGLANG) else Engine.VLLM.value)
     yield _one("reward.reward_model.rollout.tensor_model_parallel_size", role.layout.tp)
+    yield _one("reward.reward_model.rollout.dtype", "bfloat16" if role.precision == "bf16" else "float16")
     weights_mib = 2 * asked.model.parameters / role.layout.tp / 2**20
     share = (weights_mib + REWARD_SPARE_MIB) / start.least_capacity_mib(pool.seats)
     yield _one("reward.reward_model.rollout.gpu_memory_utilization", min(math.ceil(share * 100) / 100, 0.95))

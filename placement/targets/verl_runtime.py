@@ -140,7 +140,7 @@ class PlacedTrainer(OnMap):
     # ── what verl's step calls ──────────────────────────────────────────────────────────────────────────────
 
     def _compute_reward_colocate(self, batch: Any, metrics: dict[str, Any] | None = None) -> Any:
-        if self._is_apart(REWARD):
+        if metrics is not None and self._is_apart(REWARD):      # validation gives no metrics, and reads the scores at once
             self._start("reward", REWARD, super()._compute_reward_colocate, batch)
             return batch
         return super()._compute_reward_colocate(batch, metrics=metrics)

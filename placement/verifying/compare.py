@@ -109,6 +109,11 @@ def _local(wanted: Wanted, seen: Observed, host: str | None) -> Iterator[str]:
         )
     elif seen.local_rank is not None and seen.local_rank >= len(gpus):
         yield f"this is local rank {seen.local_rank}, and the map gives {wanted.title} {len(gpus)} GPUs on this host"
+    elif seen.local_rank is not None and seen.local_rank > 0 and _sees_one(seen):
+        yield (
+            f"this is local rank {seen.local_rank}, and it sees one GPU alone: there is no cuda:{seen.local_rank}; let all processes "
+            f"of the host see its GPUs (export {VISIBLE}={_listed(gpus)}), or take cuda:0"
+        )
     elif seen.rank is not None and seen.local_rank is not None and seen.rank < len(wanted.pool.seats):
         seat = wanted.pool.seats[seen.rank]
         if seat.host != host or gpus.index(seat.gpu) == seen.local_rank or _sees_one(seen):

@@ -104,6 +104,8 @@ class _Fit:
 
     def fitted(self, role: Role) -> Role:
         target = self.target
+        computes = self._kept(role, "precision", role.precision, target.precisions, "its models compute in nothing else")
+        role = role.replace(precision=computes)
         if role.name is RoleName.REWARD and target.serves_reward:
             engine = role.engine if role.engine in target.generation else target.generation[0]
             return role.replace(engine=engine, offload=(Offload.NONE,))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from placement.workloads.workload import Algorithm, Engine, Master, Offload, RoleName, Schedule
+from placement.workloads.workload import Algorithm, Engine, Master, Offload, Precision, RoleName, Schedule
 
 Pools = frozenset[frozenset[RoleName]]
 """Which roles share their GPUs: a partition of the roles that are placed."""
@@ -72,6 +72,8 @@ class TargetRules:
         It runs the reward model on an engine that generates, whatever the job says.
     one_megatron_layout
         Roles on Megatron that share a pool have the same tp, pp and ep.
+    precisions
+        In which its models compute.
     masters, megatron_masters
         Precisions of the weights that its optimizers update, under FSDP and under Megatron.
     megatron_streams
@@ -106,6 +108,7 @@ class TargetRules:
     ref_fsdp: Offload | None = None
     serves_reward: bool = False
     one_megatron_layout: bool = False
+    precisions: tuple[Precision, ...] = tuple(Precision)
     masters: tuple[Master, ...] = tuple(Master)
     megatron_masters: tuple[Master, ...] = tuple(Master)
     megatron_streams: bool = True
@@ -296,6 +299,7 @@ TARGET_RULES = (
         training=(Engine.FSDP,),
         generation=(Engine.VLLM,),
         offloads=(_STREAMED, _STREAMED),
+        precisions=(Precision.BF16,),
         quantized=False,
     ),
     TargetRules(
@@ -345,6 +349,7 @@ TARGET_RULES = (
         whole_batches=True,
         megatron_masters=(Master.FP32,),
         megatron_streams=False,
+        precisions=(Precision.BF16,),
         quantized=False,
     ),
     TargetRules(

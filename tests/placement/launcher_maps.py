@@ -35,8 +35,13 @@ def uuid(host: str | None, gpu: int) -> str:
 
 
 @functools.cache
-def _job() -> dict[str, Any]:
-    return to_document(load_workload("ppo-7b"))
+def _job(*, apart: bool) -> dict[str, Any]:
+    """Return a job; *apart*: its rollout is a role of its own."""
+    job = to_document(load_workload("ppo-7b"))
+    if apart:
+        menu = job["roles"]["actor"].pop("rollout")
+        job["roles"]["rollout"] = {"model": job["roles"]["actor"]["model"], **{key: menu[key] for key in ("engine", "tp")}}
+    return job
 
 
 def map_text(groups: Groups, *, sizes: Mapping[str | None, int] | None = None) -> str:
@@ -52,9 +57,12 @@ def map_text(groups: Groups, *, sizes: Mapping[str | None, int] | None = None) -
     for role, seats in groups.items():
         layout = {"tp": 1, "pp": 1, "dp": len(seats)}
         roles[role] = {"model": "Qwen/Qwen2.5-7B", "engine": "vllm" if role == "rollout" else "fsdp", "precision": "bf16", "layout": layout}
+        if role == ("rollout" if "rollout" in groups else "actor"):
+            engines = {"engine": "vllm", "tp": 1, "replicas": len(seats), "gpu_memory_utilization": 0.4, "max_num_seqs": 256}
+            roles[role]["rollout"] = engines
         if role in ("actor", "critic"):
             roles[role]["train"] = {"master": "fp32", "offload": "none", "micro_batch_tokens": 8192}
-    inputs: dict[str, object] = {"workload": _job()}
+    inputs: dict[str, object] = {"workload": _job(apart="rollout" in groups)}
     if sizes is not None:
         places = [(host, gpu) for host, size in sizes.items() for gpu in range(size)]
         gpus = [{"index": k, "host": host, "uuid": uuid(host, gpu)} for k, (host, gpu) in enumerate(places)]

@@ -110,3 +110,15 @@ def test_what_is_planned_is_written(machine, wanted):
             assert it.reads is not None
             back = dict(it.reads(emitted.files))
             assert back == {role: tuple(group) for role, group in one.device_map.items()} or (wanted == "nemo-rl" and not back), name
+
+
+@pytest.mark.parametrize("wanted", ["verl", "verl-stock", "openrlhf", "roll"])
+def test_cards_without_bf16_are_written_as_they_compute(wanted):
+    """V100s compute in 16-bit floats of the old kind: the files say so, or nothing is written."""
+    one = planned("dgx-1-v100", "ppo", wanted)
+    assert one is not None
+    assert {role.precision for role in one.roles.values()} == {"fp16"}
+    text = "".join(emit(target(wanted), read_start(devicemap.dump(one))).files.values())
+    assert "fp16" in text
+    assert "bf16" not in text
+    assert "bfloat16" not in text

@@ -88,10 +88,13 @@ def launch(folder: Path, files: Files, address: str, more: Sequence[str]) -> sub
 
 
 def test_the_probe_finds_every_rank_on_its_gpu(files: Files, tmp_path: Path) -> None:
-    groups = emitted("verl", SPLIT, "guide", tmp_path)
+    """From a folder whose name has what Hydra's grammar is made of."""
+    folder = tmp_path / "lr=1e-5,bs=2 (first)"
+    folder.mkdir()
+    groups = emitted("verl", SPLIT, "guide", folder)
     assert not set(groups["actor"]) & set(groups["critic"])
-    with cluster({"node0": offered(tmp_path)}, modules="", cpus=64) as address:
-        job = launch(tmp_path, files, address, ["trainer.v1.trainer_mode=placed_probe"])
+    with cluster({"node0": offered(folder)}, modules="", cpus=64) as address:
+        job = launch(folder, files, address, ["trainer.v1.trainer_mode=placed_probe"])
         said, _ = job.communicate(timeout=600)
     assert job.returncode == 0, said[-4000:]
     rows = re.findall(r"(\w+) +(\d+) +(?:node0:)?(\d+) +(?:node0:)?(\d+) +ok", said)

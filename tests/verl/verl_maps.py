@@ -17,6 +17,7 @@ from placement.workloads.rules import parse_rules
 BIG, SMALL = {"model": "Qwen/Qwen2.5-7B"}, {"model": "Qwen/Qwen2.5-1.5B"}
 FUNCTION = {"function": True}
 ACTOR = {**BIG, "gpus": [8], "rollout": {"engine": "vllm", "tp": 2, "gpu_memory_utilization": 0.5}}
+HALF = {**BIG, "precision": "fp16"}
 IN_8_BITS = {"engine": "sglang", "tp": 1, "quantization": "fp8", "kv_cache": "fp8"}
 STREAMED = {"layout": {"sp": 2}, "train": {"master": "fp32", "offload": "always"}}
 MEGATRON = {**BIG, "engine": "megatron", "layout": {"tp": 2, "pp": 2}}
@@ -35,6 +36,23 @@ JOBS = {
         {
             "actor": {**MEGATRON, "gpus": [8], "train": {"offload": "between"}, "rollout": {"engine": "vllm", "tp": 4}},
             "ref": MEGATRON,
+            "reward": FUNCTION,
+        },
+    ),
+    "fp16": (
+        "ppo", "none",
+        {
+            "actor": {**ACTOR, "precision": "fp16"},
+            "critic": {**HALF, "gpus": [8]},
+            "ref": HALF,
+            "reward": {**SMALL, "precision": "fp16"},
+        },
+    ),
+    "megatron in fp16": (
+        "grpo", "none",
+        {
+            "actor": {**MEGATRON, "gpus": [8], "precision": "fp16", "rollout": {"engine": "vllm", "tp": 4}},
+            "ref": {**MEGATRON, "precision": "fp16"},
             "reward": FUNCTION,
         },
     ),
