@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from placement.constants.table import Constants
 from placement.memory.states import adapter_parameters
 from placement.models.model import Model
+from placement.models.model_tensors import tensors
 from placement.workloads.workload import Role
 
 MIB = 2**20
@@ -46,7 +47,7 @@ class Sent:
 
 def all_weights(model: Model) -> Sent:
     """Return what a sync of all weights of *model* sends."""
-    return Sent(2 * model.parameters, model.tensors)
+    return Sent(2 * model.parameters, tensors(model))
 
 
 def sent(actor: Role, model: Model, *, hybrid: bool) -> Sent:

@@ -98,11 +98,6 @@ class Model:
         routed = unused * self.experts // (self.experts - self.experts_per_token)
         return min(routed, self.parameters - self.embedding_parameters)
 
-    @property
-    def tensors(self) -> int:
-        """Tensors of its weights, about: four of attention, two norms and three of every (routed) feed-forward block, in each layer."""
-        return self.layers * (6 + 3 * max(self.experts, 1)) + 3
-
     def as_scalar_head(self) -> Self:
         """Return the model as critic or reward: one number per token in place of the language-model head."""
         head = 0 if self.tie_embeddings else self.vocab * self.hidden

@@ -95,11 +95,12 @@ def _predicted(record: Record, said: Mapping[str, str]) -> tuple[float, tuple[st
         return max(sending, receiving, passing), assumed
     # Without buckets every tensor is put together and then broadcast over all GPUs of both sides, and the next one waits for it.
     where = hardware(card, send + receive)
-    each = all_weights(model).size / model.tensors
+    what = all_weights(model)
+    each = what.size / what.tensors
     ring, nvlink = where.ring_bytes_per_s, where.ring_nvlink
     broadcast = broadcast_s(each, where.gpus, ring, nvlink=nvlink, c=c, islands=where.islands)
     assumed = (*assumed, "tensor by tensor, where plans count buckets")
-    return sending + model.tensors * broadcast, assumed
+    return sending + what.tensors * broadcast, assumed
 
 
 def _sides(mapping: str) -> tuple[int, int]:

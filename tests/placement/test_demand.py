@@ -180,8 +180,8 @@ def test_stages_are_handed_padded_answers_engines_prompts_and_the_sync_nothing()
 
 
 def test_a_transfer_is_the_weights_over_the_link_and_a_fixed_cost() -> None:
-    # 3.087 GB at 10 GB/s: 308,742.9 µs, rounded up; 28 layers of nine tensors and three beside.
-    assert transfer_us(MODEL, 10.0, C) == 308_743 + C.separate_sync_overhead_us + 255 * C.sync_tensor_us + 2 * C.sync_bucket_us
+    # 3.087 GB at 10 GB/s: 308,742.9 µs, rounded up; 28 layers of twelve tensors and two beside.
+    assert transfer_us(MODEL, 10.0, C) == 308_743 + C.separate_sync_overhead_us + 338 * C.sync_tensor_us + 2 * C.sync_bucket_us
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────────────────────────

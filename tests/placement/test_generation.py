@@ -216,6 +216,13 @@ def test_generation_that_waits_for_no_long_tail_is_never_slower(longest: int, sl
 # ── what binds ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_an_engine_runs_no_more_than_it_has() -> None:
+    # 100 sequences are all under way at once, whether 100 or 1000 could be: no step but the longest answer's, and none is starved.
+    with_100, with_1000 = (run(workload(longest=1000), slots=slots) for slots in (100, 1000))
+    assert with_1000 == with_100
+    assert run(workload(longest=1000), slots=99).seconds > with_100.seconds
+
+
 def starved(slots: int, job: Workload) -> Timed:
     """Return the time of an engine that may run 256 sequences, and whose cache holds *slots*."""
     choice = RolloutChoice(Engine.VLLM, 1, 1, Precision.BF16, 0.5, 256)

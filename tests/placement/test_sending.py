@@ -70,7 +70,7 @@ def costs(role: Role, part: Part = Part.ROLLOUT) -> Demand:
 def test_without_adapters_all_weights_are_sent() -> None:
     # 24 layers of nine tensors, two embeddings and a norm.
     assert sent(lora(0), MODEL, hybrid=True) == all_weights(MODEL) == Sent(2 * MODEL.parameters, 24 * 9 + 3)
-    assert all_weights(EXPERTS).tensors == 10 * (6 + 3 * 64) + 3
+    assert all_weights(EXPERTS).tensors == 10 * (6 + 3 * 64 + 1) + 3
 
 
 @pytest.mark.parametrize(

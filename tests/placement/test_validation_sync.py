@@ -39,8 +39,8 @@ def test_shards_that_go_straight_fill_no_buckets(tmp_path: Path) -> None:
 
 
 def test_megatron_gathers_no_tensor_over_all_of_its_ranks(tmp_path: Path) -> None:
-    # FSDP gathers each of 48 · (6 + 3 · 128) + 3 tensors over sixteen GPUs of two nodes: 10 + 14 · 1.96 + 2 · 10 µs before it starts.
-    where, tensors = hardware(naming.card("H20"), 16), 48 * (6 + 3 * 128) + 3
+    # FSDP gathers each of 48 · (8 + 1 + 3 · 128) + 3 tensors over sixteen GPUs of two nodes: 10 + 14 · 1.96 + 2 · 10 µs before it starts.
+    where, tensors = hardware(naming.card("H20"), 16), 48 * (8 + 1 + 3 * 128) + 3
     start = alpha_s(16, where.ring_bytes_per_s, nvlink=False, c=constants(), islands=2)
     assert where.islands == 2
     assert start == pytest.approx(57.44e-6)

@@ -124,8 +124,9 @@ def by_hand() -> dict[str, float]:
     # An update has 128 sequences a rank, of which half of the tokens spread.
     waits = 1 + 0.5 * spread * fuller / math.sqrt(128)
     found["update_actor"] = 3 * forward * waits / (flops * mfu(0.40)) + exposed + state
-    # 28 layers of nine tensors, and three beside: a gather of its own and 118 us to pack and load it for each. 3.09 GB are two buckets.
-    found["sync_weights"] = one_gather + 0.2 + 255 * (alpha + 118e-6) + 2 * 7.5e-3
+    # 28 layers of twelve tensors (three are biases), and two beside: a gather of its own and 118 us to pack and load it for each.
+    # 3.09 GB are two buckets.
+    found["sync_weights"] = one_gather + 0.2 + 338 * (alpha + 118e-6) + 2 * 7.5e-3
     # Engines are handed prompts, the others answers that are padded to the longest.
     found["handed prompts"] = 1024 * 512 * 152e-9
     found["handed over"] = 1024 * 1536 * 152e-9
@@ -222,7 +223,7 @@ def by_the_page() -> dict[str, float]:
         "sync MiB": idle + 4 * v * h / mib,
         "old_log_probs": compute(2, 0.45) + in_forward * first + 152e-9 * 1024 * m,
         "update": compute(6, 0.40) * waits + updates * in_update * first + 28 * updates * p / gpus / (memory * 0.9) + 152e-9 * 1024 * m,
-        "sync": gather(2 * p) + 0.2 + (9 * layers + 3) * (118e-6 + (5.6 + 1.96 * gpus) * 1e-6) + 8 * 7.5e-3,
+        "sync": gather(2 * p) + 0.2 + (12 * layers + 3) * (118e-6 + (5.6 + 1.96 * gpus) * 1e-6) + 8 * 7.5e-3,
         "generate": longest * (2 * p / (memory * 0.9) + 2.5e-3 + 8e-6 * layers)
         + tokens * (prompt + longest / (k + 2)) * kv / (memory * 0.75)
         + tokens * (52 * v / (memory * 0.9) + 2 * p / (flops * 0.78))
