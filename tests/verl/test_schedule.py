@@ -103,7 +103,6 @@ def placed(files: Files) -> Seen:
         "reward.reward_model.enable": True,
         "reward.reward_model.rollout.name": "vllm",
         "reward.reward_model.rollout.tensor_model_parallel_size": 1,
-        "trainer.val_before_train": True,      # scores are read at once there
     }
     return run(files, {"node0": "0,1,2,3"}, f"sleeping,{RUNTIME}", said)
 

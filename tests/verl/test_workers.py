@@ -41,3 +41,33 @@ def test_the_actor_generates_and_the_reference_answers_under_its_own_name(files:
     answer = reference.compute_ref_log_prob(TensorDict({}, batch_size=2))
     assert LOG_PROBS in answer
     assert "log_probs" not in answer
+
+
+def test_validation_is_scored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's validation reads the scores right after it has asked for them; only in a step (which has metrics) do they come later."""
+    from verl.trainer.ppo.v1 import PPOTrainerSync
+
+    from placement.maps.seats import Seat
+    from placement.targets.verl_lanes import Lanes
+    from placement.targets.verl_pools import verl_pools
+    from placement.targets.verl_runtime import PlacedTrainer
+
+    scored: list[str] = []
+
+    def score(_: object, batch: str, metrics: dict[str, Any] | None = None) -> str:
+        scored.append(batch)
+        return batch
+
+    monkeypatch.setattr(PPOTrainerSync, "_compute_reward_colocate", score)
+    trainer = PlacedTrainer.__new__(PlacedTrainer)
+    actor, apart = (Seat(None, 0), Seat(None, 1)), (Seat(None, 2),)
+    trainer.pools = verl_pools({"actor": actor, "critic": apart, "ref": actor, "reward": apart})
+    trainer._lanes, trainer._metrics = Lanes(), {}
+    for batch in ("first", "second"):
+        assert trainer._compute_reward_colocate(batch) == batch
+    assert scored == ["first", "second"]
+    metrics: dict[str, Any] = {}
+    trainer._compute_reward_colocate("a step's", metrics=metrics)
+    assert trainer._finish("reward", metrics)
+    assert scored[-1] == "a step's"
+    assert "timing_s/placed_reward" in metrics
