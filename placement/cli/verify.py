@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from placement.cli import EXIT_NO
 from placement.cli.say import note
 from placement.errors import InputError
+from placement.maps.variables import VISIBLE
 from placement.text.output import write_stdout
 from placement.text.text_files import name_of, read_source
 from placement.verifying.compare import Verdict, compare, findings, map_host, taken_gpu
-from placement.verifying.observed import VISIBLE, Observed, driver_devices, observe
+from placement.verifying.observed import Observed, driver_devices, observe
 from placement.verifying.wanted import MAX_BYTES, Wanted, WantedMap, parse_wanted
 
 RAY = "RAY_ADDRESS"

@@ -76,6 +76,12 @@ def read_seats(document: Document) -> Mapping[str, tuple[Seat, ...]]:
     return seats
 
 
+def planned_for(data: Mapping[str, Any]) -> str | None:
+    """Return the target for which the map *data* was planned; None where it was for none."""
+    rules = data.get("rules")
+    return rules.get("target") if isinstance(rules, Mapping) else None
+
+
 def pools(seats: Mapping[str, Sequence[Seat]]) -> tuple[Pool, ...]:
     """Return the pools of *seats*: roles whose groups are the same, rank by rank, in the order of their first role."""
     shared: dict[tuple[Seat, ...], list[str]] = {}

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement.maps.seats import Pool
+from placement.maps.variables import ROLES
 from placement.plans import RolePlan
 from placement.targets.blocks import blocks, entries, scattered, stem, uneven
 from placement.targets.shell import HERE, ORDER, assignments, beside, command, host_file, side_by_side
@@ -31,7 +32,7 @@ def _emit(start: Start, version: str) -> Emitted:
                 continue
             name = host_file(stem(pool), host, ".yaml")
             files[name] = f"# {', '.join(pool.roles)}\n" + yaml_writer.dump(_config(start, pool, host, FIRST_PORT + k))
-            values = {**ORDER, "PLACEMENT_ROLES": ",".join(pool.roles)}
+            values = {**ORDER, ROLES: ",".join(pool.roles)}
             words = ["accelerate", "launch", "--config_file", beside(name), '"$@"']
             lines.append(f"{assignments(values)} {command(words)} &")
         name = host_file("launch", host, ".sh")

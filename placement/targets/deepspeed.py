@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator
 
 from placement.maps.seats import Pool
+from placement.maps.variables import ROLES
 from placement.targets.blocks import blocks, entries, scattered
 from placement.targets.shell import HERE, ORDER, assignments, beside, command, host_file, side_by_side
 from placement.targets.start import Start
@@ -33,7 +34,7 @@ def _emit(start: Start, version: str) -> Emitted:
             hosts = list(blocks(pool))
             if host not in hosts:
                 continue
-            values = {**ORDER, "PLACEMENT_ROLES": ",".join(pool.roles)}
+            values = {**ORDER, ROLES: ",".join(pool.roles)}
             words = ["deepspeed", "--hostfile", beside(HOSTFILE), "--include", _include(pool)]
             words += ["--no_ssh", "--node_rank", str(hosts.index(host))]
             words += ["--master_addr", hosts[0] or "127.0.0.1", "--master_port", str(FIRST_PORT + k), '"$@"']

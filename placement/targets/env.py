@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
+from placement.maps.variables import ROLES
 from placement.targets.blocks import entries, scattered
 from placement.targets.shell import host_file, visible
 from placement.targets.start import Start
@@ -25,7 +26,7 @@ def _emit(start: Start, version: str) -> Emitted:
             first = pool.seats.index(next(seat for seat in pool.seats if seat.host == host))
             values = {
                 **visible(gpus),
-                "PLACEMENT_ROLES": ",".join(pool.roles),
+                ROLES: ",".join(pool.roles),
                 "WORLD_SIZE": str(len(pool.seats)),
                 "LOCAL_WORLD_SIZE": str(len(gpus)),
             }
@@ -44,7 +45,7 @@ def read_back(files: Files) -> dict[str, tuple[Entry, ...]]:
         assert head is not None
         values = dict(line.removeprefix("export ").split("=", 1) for line in text.splitlines() if line.startswith("export "))
         gpus = tuple((head["host"], int(gpu)) for gpu in shlex.split(values["CUDA_VISIBLE_DEVICES"])[0].split(","))
-        for role in shlex.split(values["PLACEMENT_ROLES"])[0].split(","):
+        for role in shlex.split(values[ROLES])[0].split(","):
             found.setdefault(role, {})[int(head["first"])] = gpus
     return entries({role: tuple(seat for first in sorted(parts) for seat in parts[first]) for role, parts in found.items()})
 

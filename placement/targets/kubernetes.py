@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement.maps.seats import Pool, Seat
+from placement.maps.variables import ROLES
 from placement.targets.blocks import blocks, overlapping, scattered, stem
 from placement.targets.shell import ORDER, host_file
 from placement.targets.start import Gpus, Start
@@ -85,7 +86,7 @@ def _claim(start: Start, pool: Pool, host: str | None, gpus: Gpus) -> dict[str, 
 
 def _pod(start: Start, pool: Pool, host: str | None, gpus: Gpus, port: int) -> dict[str, Any]:
     hosts = list(blocks(pool))
-    env = {**ORDER, "PLACEMENT_ROLES": ",".join(pool.roles)}
+    env = {**ORDER, ROLES: ",".join(pool.roles)}
     if _knows_uuids(start):
         env["CUDA_VISIBLE_DEVICES"] = ",".join(start.uuids[Seat(host, gpu)] for gpu in gpus)
     if host is not None:
@@ -133,7 +134,7 @@ def read_uuids(files: Files) -> dict[str, tuple[str, ...]]:
         uuids = tuple(env["CUDA_VISIBLE_DEVICES"].split(","))
         selected = [request["exactly"]["selectors"][0]["cel"]["expression"] for request in claim["spec"]["devices"]["requests"]]
         assert [uuid in expression for uuid, expression in zip(uuids, selected, strict=True)] == [True] * len(uuids)
-        for role in env["PLACEMENT_ROLES"].split(","):
+        for role in env[ROLES].split(","):
             parts.setdefault(role, {})[int(pod["metadata"]["name"].rpartition("-")[2])] = uuids
     return {role: tuple(uuid for k in sorted(found) for uuid in found[k]) for role, found in parts.items()}
 

@@ -16,6 +16,7 @@ import shlex
 from collections.abc import Iterator
 
 from placement.maps.seats import Pool
+from placement.maps.variables import ROLES
 from placement.targets.blocks import blocks, entries
 from placement.targets.shell import ORDER, assignments, side_by_side
 from placement.targets.start import Gpus, Start
@@ -73,7 +74,7 @@ def _gpus(start: Start, host: str | None) -> int:
 def _step(pool: Pool, number: int, gpus: int) -> Iterator[str]:
     hosts = blocks(pool)
     named = [seat.host for seat in pool.seats if seat.host is not None]
-    values = {**ORDER, "PLACEMENT_ROLES": ",".join(pool.roles), "MASTER_PORT": str(FIRST_PORT + number)}
+    values = {**ORDER, ROLES: ",".join(pool.roles), "MASTER_PORT": str(FIRST_PORT + number)}
     words = ["srun", "--overlap", f"--nodes={len(hosts)}", f"--ntasks={len(pool.seats)}", f"--gpus-per-node={gpus}"]
     words.append(f"--gpu-bind=map_gpu:{','.join(map(str, _map(pool)))}")
     yield f"# {', '.join(pool.roles)}"

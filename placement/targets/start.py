@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from placement.errors import InputError
 from placement.maps import devicemap
 from placement.maps.machine_gpus import by_seat, recorded_uuids
-from placement.maps.seats import Pool, Seat, as_seat, pools, read_seats
+from placement.maps.seats import Pool, Seat, as_seat, planned_for, pools, read_seats
 from placement.plans import RolePlan, RolloutPlan
 from placement.text import strict_yaml
 from placement.text.strict_yaml import Document
@@ -124,9 +124,7 @@ def read_start(text: str, *, name: str = "<map>") -> Start:
     capacity_mib = _capacities(document)
     machine = recorded_uuids(data, names_hosts=any(seat.host is not None for group in seats.values() for seat in group))
     sizes = {host: len(found) for host, found in machine.items()}
-    rules = data.get("rules")
-    target = rules.get("target") if isinstance(rules, Mapping) else None
-    return Start(seats, roles, workload, workload.schedule, by_seat(machine), capacity_mib, sizes, target)
+    return Start(seats, roles, workload, workload.schedule, by_seat(machine), capacity_mib, sizes, planned_for(data))
 
 
 def _agree(document: Document, name: str, role: RolePlan, workload: Workload) -> None:

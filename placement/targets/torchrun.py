@@ -9,6 +9,7 @@ When to modify: torchrun's flags change.
 
 from __future__ import annotations
 
+from placement.maps.variables import ROLES
 from placement.targets.blocks import entries, scattered
 from placement.targets.shell import assignments, command, host_file, side_by_side, visible
 from placement.targets.start import Start
@@ -36,7 +37,7 @@ def _emit(start: Start, version: str) -> Emitted:
                 f"--master-port={FIRST_PORT + k}",
                 '"$@"',
             ]
-            values = {**visible(gpus), "PLACEMENT_ROLES": ",".join(pool.roles)}
+            values = {**visible(gpus), ROLES: ",".join(pool.roles)}
             lines.append(f"{assignments(values)} {command(words)} &")
         name = host_file("launch", host, ".sh")
         comment = f"bash {name} train.py ARGS: starts the processes of {host or 'this host'}, and ends all when one pool fails."

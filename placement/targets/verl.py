@@ -9,10 +9,11 @@ When to modify: the trainer mode takes other keys, or the nodes must be started 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from placement.errors import InputError
-from placement.maps.seats import read_seats
+from placement.maps.seats import Seat, read_seats
+from placement.targets.blocks import entries
 from placement.targets.start import Start
 from placement.targets.target import Emitted, Entry, Files, Target
 from placement.targets.verl_overrides import config_name, overrides
@@ -53,9 +54,8 @@ def _emit(start: Start, version: str) -> Emitted:
     refuse(start)
     pools = verl_pools(start.seats)
     lines = (*overrides(start, version), *LINES)
-    groups = {role: [seat.gpu if seat.host is None else str(seat) for seat in seats] for role, seats in start.seats.items()}
     files = {
-        MAP: strict_yaml.dump({"device_map": groups}),
+        MAP: strict_yaml.dump({"device_map": {role: list(group) for role, group in _entries(start.seats).items()}}),
         "overrides.txt": "".join(f"{line}\n" for line in lines),
         **ray_start(start, {host: node_list(pools, host) for host in start.hosts}, named=True),
         "launch.sh": launch(
@@ -73,8 +73,12 @@ def _emit(start: Start, version: str) -> Emitted:
 
 def read_back(files: Files) -> dict[str, tuple[Entry, ...]]:
     """Return role → GPUs from the files."""
-    seats = read_seats(strict_yaml.load(files[MAP], name=MAP))
-    return {role: tuple(seat.gpu if seat.host is None else str(seat) for seat in group) for role, group in seats.items()}
+    return _entries(read_seats(strict_yaml.load(files[MAP], name=MAP)))
+
+
+def _entries(seats: Mapping[str, Sequence[Seat]]) -> dict[str, tuple[Entry, ...]]:
+    """Return groups as a map writes them."""
+    return entries({role: tuple((seat.host, seat.gpu) for seat in group) for role, group in seats.items()})
 
 
 TARGET = Target(

@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.maps.seats import Seat
-
-NOSET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+from placement.maps.variables import NOSET as NOSET
+from placement.maps.variables import VISIBLE as VISIBLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from placement.errors import InputError
 from placement.maps.seats import Pool
+from placement.maps.variables import NOSET
 from placement.targets.shell import ORDER, assignments, host_file, script, visible
 from placement.targets.start import Start
 from placement.targets.target import Emitted, Target
@@ -20,8 +21,6 @@ from placement.targets.verl_keys import versions
 from placement.targets.verl_limits import cpus_per_node, problems
 from placement.targets.verl_overrides import config_name, overrides
 from placement.targets.verl_read import read_back
-
-NOSET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
 
 ONE_STEP_OFF = "stock verl runs one_step_off by an entry point of its own (experimental/one_step_off_policy), which no file is written for"
 

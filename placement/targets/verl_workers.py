@@ -18,6 +18,7 @@ from verl.single_controller.ray import RayWorkerGroup
 from verl.trainer.ppo.v1 import trainer_base
 from verl.workers.engine_workers import ActorRolloutRefWorker
 
+from placement.maps.variables import ROLES
 from placement.targets.verl_pools import VerlPool
 
 LOG_PROBS = "placed_ref_log_probs"
@@ -58,7 +59,7 @@ def told_roles(pools: Sequence[VerlPool]) -> Iterator[None]:
         def __init__(self, resource_pool: Any = None, *positional: Any, **more: Any) -> None:
             said = roles.get(getattr(resource_pool, "name_prefix", ""))
             if said is not None:
-                more["worker_env"] = {**(more.get("worker_env") or {}), "PLACEMENT_ROLES": said}
+                more["worker_env"] = {**(more.get("worker_env") or {}), ROLES: said}
             super().__init__(resource_pool, *positional, **more)
 
     before = trainer_base.RayWorkerGroup

@@ -93,24 +93,24 @@ def _refit(name: str, folder: Folder) -> Refit:
     tried = []
     for value in values:
         with instead(dataclasses.replace(constants(), **{name: value})):
-            tried.append(GROUPS[name](folder).rows)
+            group = GROUPS[name](folder)
+        tried.append(group.rows)
     middle = min(range(len(values)), key=lambda place: abs(values[place] - shipped))
     # What one value more or less does not move has no part in the fit.
     moved = [index for index, rows in enumerate(zip(*tried, strict=True)) if _moves(rows)]
     by_model: dict[str, list[int]] = {}
     for index in moved:
         by_model.setdefault(tried[middle][index].model, []).append(index)
-    group = GROUPS[name](folder).name
     mape = _error([tried[middle][index] for index in moved]) if moved else None
     if len(by_model) < 2:
-        return Refit(name, group, len(moved), len(by_model), mape, None)
+        return Refit(name, group.name, len(moved), len(by_model), mape, None)
     errors, chosen = [], []
     for own in by_model.values():
         others = [index for index in moved if index not in own]
         best = min(range(len(values)), key=lambda place: (_error([tried[place][index] for index in others]), abs(place - middle)))
         chosen.append(values[best])
         errors += [abs(tried[best][index].error_percent or 0.0) for index in own]
-    return Refit(name, group, len(moved), len(by_model), mape, fmean(errors), min(chosen), max(chosen))
+    return Refit(name, group.name, len(moved), len(by_model), mape, fmean(errors), min(chosen), max(chosen))
 
 
 def _moves(rows: Sequence[Row]) -> bool:

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from placement.maps.seats import Seat
-from placement.verifying.observed import HOST_VARIABLE, ORDER, VISIBLE, Observed
+from placement.maps.variables import HOST, ORDER, VISIBLE
+from placement.verifying.observed import Observed
 from placement.verifying.wanted import Wanted
 
 PCI_ORDER = "PCI_BUS_ID"
@@ -56,7 +57,7 @@ def findings(wanted: Wanted, seen: Observed) -> list[str]:
         listed = ", ".join(map(str, hosts))
         found.append(
             f"this host is {seen.host}, and the map has {wanted.title} on {listed}: start it there, or say which of them this host is "
-            f"({HOST_VARIABLE}={hosts[0]})"
+            f"({HOST}={hosts[0]})"
         )
         return found
     if not found:    # in a job of another size, ranks have no place in the map

@@ -17,13 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.errors import InputError
-
-HOST_VARIABLE = "PLACEMENT_HOST"
-"""Says which host of the map this is, where the host calls itself otherwise."""
-
-ROLES_VARIABLE = "PLACEMENT_ROLES"
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-ORDER = "CUDA_DEVICE_ORDER"
+from placement.maps.variables import HOST, ORDER, VISIBLE
 
 _BUS_ID = re.compile(r"(?:0000)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 
@@ -106,7 +100,7 @@ def observe(
         raise InputError(f"{there} is set and {missing} is not: a launcher such as torchrun sets both")
     visible = environment.get(VISIBLE)
     return Observed(
-        host=host or environment.get(HOST_VARIABLE) or socket.gethostname(),
+        host=host or environment.get(HOST) or socket.gethostname(),
         rank=rank,
         world_size=world_size,
         local_rank=_number(environment, "LOCAL_RANK"),

@@ -18,17 +18,9 @@ from typing import Any
 from placement.errors import InputError
 from placement.machines.ray_probe import refuse_deaf, token_hint
 from placement.maps.seats import Pool
+from placement.maps.variables import HOST, NOSET, ORDER, ROLES, VISIBLE
 from placement.verifying.compare import Verdict, compare, map_host
-from placement.verifying.observed import (
-    HOST_VARIABLE,
-    ORDER,
-    ROLES_VARIABLE,
-    VISIBLE,
-    Device,
-    Observed,
-    bus_key,
-    observe,
-)
+from placement.verifying.observed import Device, Observed, bus_key, observe
 from placement.verifying.wanted import Wanted, WantedMap
 
 ORDERED = (None, "ray")
@@ -43,9 +35,6 @@ LABEL = "placement.host"
 ONLY_HOST = "host"
 """Its value where the map names no host."""
 
-
-NOSET = "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"
-"""Tells Ray to leave CUDA_VISIBLE_DEVICES of its workers alone."""
 
 _GPUS = re.compile(r"GPU(_group_.*)?")
 """Resources of Ray that are GPUs: of the node, or of a placement group on it."""
@@ -315,10 +304,10 @@ def _workers(one: Wanted, nodes: Sequence[Node], where: Mapping[int, str | None]
     found: dict[int, Observed] = {}
     for node in nodes:
         for environment in node.workers:
-            roles = environment.get(ROLES_VARIABLE, "").split(",")
+            roles = environment.get(ROLES, "").split(",")
             if not set(roles) & set(one.pool.roles):
                 continue
-            host = environment.get(HOST_VARIABLE) or where.get(id(node)) or node.names[0]
+            host = environment.get(HOST) or where.get(id(node)) or node.names[0]
             seen = observe(environment, host=host, devices=node.devices)
             if seen.rank is not None:
                 found.setdefault(seen.rank, seen)

@@ -13,12 +13,12 @@ from typing import Any
 
 from placement.errors import InputError
 from placement.maps.machine_gpus import by_seat, recorded_uuids
-from placement.maps.seats import Pool, Seat, pools, read_seats
+from placement.maps.seats import Pool, Seat, planned_for, pools, read_seats
+from placement.maps.variables import ROLES
 from placement.plans import Plan
 from placement.text import strict_yaml
 from placement.text.suggest import did_you_mean
 from placement.text.text_files import read_text
-from placement.verifying.observed import ROLES_VARIABLE
 
 MAX_BYTES = 1 << 22
 """No map is larger: nothing bigger is read into memory."""
@@ -71,9 +71,9 @@ class WantedMap:
             If there is no such role, PLACEMENT_ROLES names roles of several pools, or nothing says which pool it is.
         """
         known = [name for pool in self.pools for name in pool.roles]
-        told = environment.get(ROLES_VARIABLE, "")
+        told = environment.get(ROLES, "")
         names = [role] if role is not None else [name.strip() for name in told.split(",") if name.strip()]
-        source = "" if role is not None else f"{ROLES_VARIABLE}={told}: "
+        source = "" if role is not None else f"{ROLES}={told}: "
         for name in names:
             if name not in known:
                 raise InputError(f"{source}the map has no role {name!r}{did_you_mean(name, known)}; it has {', '.join(known)}")
@@ -84,7 +84,7 @@ class WantedMap:
         if names:
             raise InputError(f"{source}these roles do not share GPUs in the map ({listed}): a process is of one pool")
         raise InputError(
-            f"the map has several pools ({listed}): say which one this process is of, by its role or by {ROLES_VARIABLE} "
+            f"the map has several pools ({listed}): say which one this process is of, by its role or by {ROLES} "
             "(launch scripts that `placement emit` wrote set it)"
         )
 
@@ -120,9 +120,7 @@ def parse_wanted(text: str, *, name: str) -> WantedMap:
 
 def _with_uuids(groups: Mapping[str, tuple[Seat, ...]], data: Any) -> WantedMap:
     names_hosts = any(seat.host is not None for group in groups.values() for seat in group)
-    rules = data.get("rules")
-    target = rules.get("target") if isinstance(rules, Mapping) else None
-    return WantedMap(pools(groups), by_seat(recorded_uuids(data, names_hosts=names_hosts)), target)
+    return WantedMap(pools(groups), by_seat(recorded_uuids(data, names_hosts=names_hosts)), planned_for(data))
 
 
 def _seat(entry: int | str) -> Seat:

@@ -13,7 +13,7 @@ from ray.util.placement_group import PlacementGroup, placement_group_table, remo
 from verl_jobs import RUNTIME, Files, cluster, composed, main_ppo, overrides
 
 from placement.errors import InputError
-from placement.targets.verl_ranks import NOSET
+from placement.maps.variables import NOSET
 
 NODES = {"node0": "2,3,0,1", "node1": "0,1,2,3"}
 
